@@ -1,0 +1,96 @@
+"""Files and folders. Paths are absolute strings; every call may raise OSError, as the operating system would.
+
+Durability is explicit: what was written is durable after `File.sync`; a created, renamed or removed name is durable
+after `Disk.sync_folder` of its folder; `Disk.sync_all` makes everything on the file system durable at once. The
+simulated disk forgets whatever was not made durable.
+"""
+
+from typing import Protocol
+
+
+from tidelog.env.network import Buffer, Socket
+
+
+class File(Protocol):
+    """An open file, read anywhere and written at its end. Closed when the last reference to it goes."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. On OSError an unknown part of it may have been written."""
+        ...
+
+    def append_many(self, parts: "list[Buffer]") -> None:
+        """Write all parts at the end, in order, with as few system calls as may be."""
+        ...
+
+    def read(self, pos: int, count: int) -> bytes:
+        """Up to `count` bytes from `pos`; fewer only at the end of the file."""
+        ...
+
+    def view(self, pos: int, count: int) -> memoryview:
+        """The bytes [pos, pos+count), mapped and not copied where the disk can do so. The range must exist."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Make contents and size durable (fdatasync). Blocks: call it through `Loop.run_blocking`, or at start and stop.
+
+        After an error the contents are unknown: never call it again and believe the answer.
+        """
+        ...
+
+    def send(self, sock: Socket, pos: int, count: int) -> int:
+        """Send up to `count` bytes from `pos` straight to the socket (sendfile); how many went. May raise BlockingIOError."""
+        ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending; FileNotFoundError where it is missing and not to be created."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_folder(self, path: str) -> list[str]:
+        """Names in the folder, sorted."""
+        ...
+
+    def is_folder(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def make_folders(self, path: str) -> None:
+        """Make the folder and its parents; fine where it exists."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make names created, renamed or removed in the folder durable."""
+        ...
+
+    def sync_all(self, path: str) -> None:
+        """Make everything on the file system that holds `path` durable (syncfs). Blocks, like `File.sync`."""
+        ...
+
+    def read_whole(self, path: str) -> bytes: ...
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        """Replace the file's contents atomically and durably: temporary file, sync, rename, sync of the folder."""
+        ...
+
+    def lock_folder(self, path: str) -> object:
+        """Take the folder for this process (Kafka's `.lock`); BlockingIOError where another has it. Held while referenced."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def total_bytes(self, path: str) -> int: ...

@@ -1,0 +1,40 @@
+"""Listening and connecting. A `Socket` is non-blocking: it raises BlockingIOError where it would wait."""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Socket(Protocol):
+    """The part of `socket.socket` that the broker uses; a real one fits as it is."""
+
+    def fileno(self) -> int: ...
+
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+
+    def send(self, data: Buffer, /) -> int: ...
+
+    def sendmsg(self, buffers: Iterable[Buffer], /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """A bound, listening socket. `host` and `port` are the real ones, also when port 0 was asked for."""
+
+    host: str
+    port: int
+    sockets: "list[Socket]"
+
+    def accept(self, sock: Socket) -> "tuple[Socket, str] | None":
+        """The next connection waiting on one of `sockets` and its peer's address; None where none waits."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    def listen(self, host: str, port: int, backlog: int) -> Listener:
+        """Bind every address of `host` (localhost: IPv4 and IPv6) to one port. Raises OSError."""
+        ...

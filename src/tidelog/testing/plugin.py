@@ -1,0 +1,1 @@
+"""Pytest finds this module by its entry point once the package is installed."""
