@@ -1,0 +1,1 @@
+"""Tidelog's tests: they mirror src; stories/ and kafka/ look at the whole broker from outside."""

@@ -1,0 +1,1 @@
+"""The same requests to Tidelog and to Apache Kafka give the same answers."""

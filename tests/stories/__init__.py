@@ -1,0 +1,1 @@
+"""Tales of a whole broker: what was promised holds through restarts, kills, lost answers and bad input."""
