@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools")
 MAVEN_TIMEOUT_S = 600
-
-_DEPENDENCY = (
-    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+# The last one lets Kafka say on stderr why it would not start.
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
+
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
 class JarsMissingError(Exception):
@@ -66,7 +69,7 @@ def kafka_jars() -> Path:
 def _fetch(cache: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache.parent) as work:
         jars = Path(work) / "jars"
-        dependencies = "".join(_DEPENDENCY.format(name, KAFKA_VERSION) for name in ARTIFACTS)
+        dependencies = "".join(_DEPENDENCY.format(*artifact) for artifact in ARTIFACTS)
         (Path(work) / "pom.xml").write_text(
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
             "<groupId>tidelog</groupId><artifactId>kafka-jars</artifactId><version>1</version>"
