@@ -7,7 +7,6 @@ simulated disk forgets whatever was not made durable.
 
 from typing import Protocol
 
-
 from tidelog.env.network import Buffer, Socket
 
 
@@ -37,14 +36,14 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Make contents and size durable (fdatasync). Blocks: call it through `Loop.run_blocking`, or at start and stop.
+        """Make contents and size durable (fdatasync). Blocks: for `Loop.run_blocking`, or at start and stop.
 
         After an error the contents are unknown: never call it again and believe the answer.
         """
         ...
 
     def send(self, sock: Socket, pos: int, count: int) -> int:
-        """Send up to `count` bytes from `pos` straight to the socket (sendfile); how many went. May raise BlockingIOError."""
+        """Send up to `count` bytes from `pos` straight to the socket; how many went. May raise BlockingIOError."""
         ...
 
 
@@ -88,7 +87,7 @@ class Disk(Protocol):
         ...
 
     def lock_folder(self, path: str) -> object:
-        """Take the folder for this process (Kafka's `.lock`); BlockingIOError where another has it. Held while referenced."""
+        """Take the folder (Kafka's `.lock`), as long as the answer is referenced; BlockingIOError where another has it."""
         ...
 
     def free_bytes(self, path: str) -> int: ...

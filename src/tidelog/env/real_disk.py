@@ -1,0 +1,184 @@
+"""The real disk: os.write, fdatasync, sendfile, mmap."""
+
+import fcntl
+import mmap
+import os
+import shutil
+
+from tidelog.env.network import Buffer, Socket
+
+# A mapping is renewed once the file has outgrown it by this much; what lies beyond it is read instead. Renewing a
+# mapping for every few kilobytes that a growing segment gained would cost more than it saves.
+REMAP_BYTES = 1 << 20
+IOV_MAX = 1024
+
+
+class RealFile:
+    """An open file descriptor, closed when the last reference goes."""
+
+    __slots__ = ("_fd", "_map", "_mapped", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._map: memoryview | None = None
+        self._mapped = 0
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def append(self, data: Buffer) -> None:
+        written = os.write(self._fd, data)
+        if written != len(data):
+            self._append_rest(memoryview(data), written)
+
+    def _append_rest(self, view: memoryview, written: int) -> None:
+        while written < len(view):
+            written += os.write(self._fd, view[written:])
+
+    def append_many(self, parts: list[Buffer]) -> None:
+        for first in range(0, len(parts), IOV_MAX):
+            chunk = parts[first : first + IOV_MAX]
+            total = sum(map(len, chunk))
+            written = os.writev(self._fd, chunk)
+            if written != total:
+                self._append_rest(memoryview(b"".join(chunk)), written)
+
+    def read(self, pos: int, count: int) -> bytes:
+        data = os.pread(self._fd, count, pos)
+        if len(data) == count or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < count:
+            data = os.pread(self._fd, count - got, pos + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def view(self, pos: int, count: int) -> memoryview:
+        end = pos + count
+        if end > self._mapped:
+            size = os.fstat(self._fd).st_size
+            if end > size:
+                raise ValueError(f"{self.path}: asked for bytes {pos} to {end}, but it has {size}")
+            if size - self._mapped < REMAP_BYTES:
+                return memoryview(os.pread(self._fd, count, pos))
+            self._map = memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ))
+            self._mapped = size
+        assert self._map is not None
+        return self._map[pos:end]
+
+    def truncate(self, size: int) -> None:
+        self._map, self._mapped = None, 0
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def send(self, sock: Socket, pos: int, count: int) -> int:
+        return os.sendfile(sock.fileno(), self._fd, pos, count)
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_folder(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def make_folders(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self, path: str) -> None:
+        _syncfs(path)
+
+    def read_whole(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fdatasync(file.fileno())
+        os.rename(temporary, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def lock_folder(self, path: str) -> object:
+        # POSIX record locks, since Apache Kafka takes the same file with the same kind of lock.
+        fd = os.open(os.path.join(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        held = _Held(fd)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except PermissionError as error:  # POSIX lets a system answer EACCES where another process holds the lock
+            raise BlockingIOError(error.errno, error.strerror, path) from error
+        return held
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
+
+
+class _Held:
+    """A lock on a folder: released when this goes."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+def _syncfs(path: str) -> None:
+    """syncfs(2), which Python does not offer. Reports write errors since Linux 5.8."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(fd)

@@ -1,0 +1,87 @@
+"""Real sockets: non-blocking, without Nagle's delay."""
+
+import socket
+from typing import cast
+
+from tidelog.env.network import Socket
+
+PORT_TRIES = 20
+
+
+class RealListener:
+    """Every address of one host, on one port."""
+
+    __slots__ = ("host", "port", "sockets")
+
+    def __init__(self, host: str, port: int, sockets: list[socket.socket]) -> None:
+        self.host = host
+        self.port = port
+        self.sockets = cast("list[Socket]", sockets)
+
+    def accept(self, sock: Socket) -> tuple[Socket, str] | None:
+        try:
+            connection, address = cast(socket.socket, sock).accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cast(Socket, connection), address[0]
+
+    def close(self) -> None:
+        for sock in self.sockets:
+            sock.close()
+
+
+class RealNetwork:
+    def listen(self, host: str, port: int, backlog: int) -> RealListener:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+        if host in ("", "localhost"):  # whatever the resolver says, both are what a client may try
+            addresses = _both_families("" if not host else "loopback")
+        for attempt in range(PORT_TRIES):
+            bound = _bind_all(addresses, port, last_try=port != 0 or attempt == PORT_TRIES - 1)
+            if bound is not None:
+                for sock in bound:
+                    sock.listen(backlog)
+                return RealListener(host, bound[0].getsockname()[1], bound)
+        raise OSError(f"no free port found for every address of {host!r}")
+
+
+def _both_families(which: str) -> list[tuple[socket.AddressFamily, str]]:
+    addresses = [(socket.AF_INET, "127.0.0.1" if which else "0.0.0.0")]
+    if socket.has_ipv6 and _has_ipv6_loopback():
+        addresses.append((socket.AF_INET6, "::1" if which else "::"))
+    return addresses
+
+
+def _has_ipv6_loopback() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+        return True
+
+
+def _bind_all(
+    addresses: list[tuple[socket.AddressFamily, str]], port: int, *, last_try: bool
+) -> list[socket.socket] | None:
+    """Bind all to one port; None where port 0 gave one that is taken at another address."""
+    bound: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            sock = socket.socket(family)
+            bound.append(sock)
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((address, port))
+            port = sock.getsockname()[1]
+    except OSError:
+        for sock in bound:
+            sock.close()
+        if last_try:
+            raise
+        return None
+    return bound
