@@ -1,0 +1,57 @@
+# The whole vocabulary of the project; `make help` explains it.
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long check format sim bench demo lock clean
+
+PY := .venv/bin/python
+READY := .venv/.ready
+PYTEST := $(PY) -m pytest -n auto --maxprocesses 4 --dist worksteal -q
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+# Made again when what is to be installed changed; otherwise nothing is touched, so it works offline.
+$(READY): requirements.lock pyproject.toml scripts/setup
+	@scripts/setup
+	@touch $@
+
+setup: $(READY)  ## make .venv with everything in it
+
+run: $(READY)  ## a broker on 127.0.0.1:9092 that keeps its data in ./data
+	@printf '%s\n' 'Next, in another terminal:' \
+	  '  .venv/bin/tidelog topic create greetings' \
+	  '  echo "hello, tide" | .venv/bin/tidelog produce greetings' \
+	  '  .venv/bin/tidelog consume greetings --from beginning --count 1' \
+	  'Ctrl-C stops the broker.' ''
+	@exec .venv/bin/tidelog serve --data ./data --listen 127.0.0.1:9092
+
+test: $(READY)  ## the tests
+	@$(PYTEST) -m "not long"
+
+test-long: $(READY)  ## all tests, also those that take longer than CI allows
+	@$(PYTEST)
+
+check: $(READY)  ## format, lint, types, layers
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/basedpyright
+	@.venv/bin/lint-imports --no-logo
+
+format: $(READY)  ## let ruff format and mend what it can
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+sim: $(READY)  ## 100 seeds of a broker on virtual time, with failing disks
+	@$(PY) -m tidelog.sim --seeds 100
+
+bench: $(READY)  ## Tidelog beside a C floor and, where it can be had, Apache Kafka
+	@$(PY) -m bench
+
+demo: $(READY)  ## a short tour: topics, records, kill -9, the log in words
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh scripts/demo
+
+lock:  ## write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --universal \
+	  --python-version 3.11 --quiet --output-file requirements.lock
+
+clean:  ## remove .venv and caches; ./data stays
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
