@@ -1,0 +1,59 @@
+"""What a handler is given: the broker's parts, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.apis.fetch.sessions import FetchSessions
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.controller.controller import Controller
+    from tidelog.controller.producer_ids import ProducerIds
+    from tidelog.env import Environment
+    from tidelog.log.store import Store
+    from tidelog.metadata.follow import Follower
+    from tidelog.raft.driver import RaftDriver
+    from tidelog.replica.replicas import Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listener as clients are told of it."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0  # Kafka's id: 0 is PLAINTEXT
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker's parts, wired once by `tidelog.broker`. Handlers read them; none is replaced while it runs."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: bytes
+    config: BrokerConfig
+    env: Environment
+    metadata: Follower
+    controller: Controller
+    producer_ids: ProducerIds
+    replicas: Replicas
+    store: Store
+    quorum: RaftDriver
+    fetch_sessions: FetchSessions
+    endpoints: dict[str, Endpoint]
+
+
+@dataclass(slots=True)
+class Context:
+    """Who asks, over which listener, in which version."""
+
+    services: Services
+    version: int
+    client_id: str | None
+    client_host: str
+    listener: str
+    connection_id: int
+    correlation_id: int
