@@ -1,0 +1,1 @@
+"""A partition as a replica: who leads it, how far it is committed, and who waits for it."""

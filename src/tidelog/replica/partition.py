@@ -1,0 +1,212 @@
+"""One partition on this broker, on the way of a message between `apis` and `log`.
+
+A partition is a replica with a leader, a leader epoch and a set of in-sync replicas, as the metadata image says, and a
+high watermark of its own: the least durable end in the ISR. Consumers read up to the high watermark only, so nothing
+that anyone was shown goes away with the power. With an ISR of one, the least durable end is that of the log here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.replica.waiters import AckQueue, FetchWaiter
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.log.log import Log
+    from tidelog.log.slice import Slice
+    from tidelog.metadata.image import PartitionImage
+
+
+class Commit(Protocol):
+    """The group commit of the store."""
+
+    def request(self, log: Log) -> None: ...
+
+
+class Partition:
+    """Owns the high watermark and the waiters; the log owns the records."""
+
+    __slots__ = (
+        "_acks",
+        "_commit",
+        "_fetches",
+        "_node_id",
+        "_wake_later",
+        "deleted",
+        "high_watermark",
+        "image",
+        "index",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        image: PartitionImage,
+        log: Log,
+        *,
+        node_id: int,
+        commit: Commit,
+        wake_later: Callable[[Partition], None],
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.deleted = False
+        self._node_id = node_id
+        self._commit = commit
+        self._wake_later = wake_later
+        self._acks: AckQueue | None = None
+        self._fetches: list[FetchWaiter] | None = None
+        self.image = image
+        self.leader = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.isr = image.isr
+        self.high_watermark = log.durable_end
+        log.listener = self
+        log.lead(image.leader_epoch)
+        if log.durable_end < log.log_end:
+            commit.request(log)
+
+    # -- as the image says
+
+    def follow_image(self, image: PartitionImage) -> None:
+        """Take over what the controller decided. A new leader epoch sends those who wait to look again."""
+        if image is self.image:
+            return
+        new_epoch = image.leader_epoch != self.leader_epoch
+        self.image = image
+        self.leader = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.isr = image.isr
+        if new_epoch:
+            self.log.lead(image.leader_epoch)
+            self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.advance()
+
+    def delete(self) -> None:
+        """The topic is gone: whoever waits hears of it. The store deletes the files."""
+        self.deleted = True
+        self.log.listener = None
+        self._release(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def check_leader(self, current_epoch: int = -1) -> None:
+        """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
+        if current_epoch >= 0 and current_epoch != self.leader_epoch:
+            if current_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if self.leader != self._node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.log.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
+
+    # -- writing
+
+    def append(self, buffer: memoryview, start: int, end: int, acks: int, now_ms: int) -> tuple[int, int, int]:
+        """Append what a producer sent; (base offset, next offset, append time or -1). The caller waits for its acks."""
+        log = self.log
+        if self.leader != self._node_id or log.offline is not None:
+            self.check_leader()
+        if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        appended = log.append(buffer, start, end, self.leader_epoch, now_ms)
+        durable_end = log.durable_end
+        if durable_end != log.log_end:
+            self._commit.request(log)
+        if durable_end != self.high_watermark:
+            self.advance()
+        return appended
+
+    def wait_for_ack(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
+        """Call `complete` once everything below `next_offset` is committed, or can't be any more."""
+        if self.deleted:
+            complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif self.log.offline is not None:
+            complete(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif self.high_watermark >= next_offset:
+            complete(ErrorCode.NONE)
+        else:
+            if self._acks is None:
+                self._acks = AckQueue()
+            self._acks.add(next_offset, complete)
+
+    def advance(self) -> None:
+        """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
+        if self.isr != (self._node_id,) or self.log.config.min_insync_replicas > 1:
+            return
+        durable_end = self.log.durable_end
+        if durable_end <= self.high_watermark:
+            return
+        self.high_watermark = durable_end
+        if self._acks:
+            self._acks.rise(durable_end)
+        if self._fetches:
+            self._wake_later(self)
+
+    # -- reading
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction begins, or the high watermark."""
+        unstable = self.log.producers.first_unstable_offset
+        return self.high_watermark if unstable is None or unstable > self.high_watermark else unstable
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice | None:
+        """Records from the batch that holds `offset` up to the high watermark (the last stable offset if `committed`)."""
+        end = self.last_stable_offset if committed else self.high_watermark
+        return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
+
+    def park(self, waiter: FetchWaiter) -> None:
+        if self._fetches is None:
+            self._fetches = [waiter]
+        else:
+            self._fetches.append(waiter)
+
+    def unpark(self, waiter: FetchWaiter) -> None:
+        fetches = self._fetches
+        if fetches:
+            try:
+                fetches.remove(waiter)
+            except ValueError:
+                return
+            if not fetches:
+                self._fetches = None
+
+    def wake_fetches(self) -> None:
+        for waiter in list(self._fetches or ()):
+            waiter.wake()
+
+    # -- what the log tells
+
+    def durable_advanced(self, log: Log) -> None:
+        self.advance()
+
+    def went_offline(self, log: Log) -> None:
+        self._release(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _release(self, code: ErrorCode) -> None:
+        if self._acks:
+            self._acks.fail(code)
+        if self._fetches:
+            self._wake_later(self)
+
+    def check_invariants(self) -> None:
+        log = self.log
+        assert log.log_start <= self.high_watermark or self.high_watermark == log.durable_end, (
+            f"{self.topic}-{self.index}: log start {log.log_start} above high watermark {self.high_watermark}"
+        )
+        assert self.high_watermark <= log.durable_end <= log.log_end, (
+            f"{self.topic}-{self.index}: high watermark {self.high_watermark}, durable end {log.durable_end}, "
+            f"log end {log.log_end}"
+        )

@@ -1,0 +1,145 @@
+"""The partitions of this broker: made when first asked for, kept in step with the metadata image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.replica.partition import Partition
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env import Loop
+    from tidelog.log.store import Store
+    from tidelog.metadata.follow import Follower
+    from tidelog.metadata.image import ClusterImage, TopicImage
+
+TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
+BROKER_RESOURCE = 4
+
+
+class Replicas:
+    """A partition that nobody asked for costs nothing: 100,000 idle ones are entries of the image, not objects here."""
+
+    def __init__(
+        self, node_id: int, loop: Loop, store: Store, metadata: Follower, topic_config: Callable[[str], TopicConfig]
+    ) -> None:
+        self._node_id = node_id
+        self._loop = loop
+        self._store = store
+        self._metadata = metadata
+        self._topic_config = topic_config
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        self._awake: list[Partition] = []
+        self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
+        metadata.subscribe(self._image_changed)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition under this name. Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if elsewhere."""
+        found = self._partitions.get((topic, index))
+        if found is not None:
+            return found
+        image = self._metadata.image.topics.get(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._open(image, index)
+
+    def by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it."""
+        image = self._metadata.image.topics_by_id.get(topic_id)
+        if image is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.get(image.name, index)
+
+    def config(self, topic: str) -> TopicConfig:
+        config = self._configs.get(topic)
+        if config is None:
+            config = self._configs[topic] = self._topic_config(topic)
+        return config
+
+    def _open(self, topic: TopicImage, index: int) -> Partition:
+        image = topic.partitions[index]
+        if self._node_id not in image.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._store.log(topic.name, index, topic.id, self.config(topic.name))
+        partition = self._partitions[topic.name, index] = Partition(
+            topic.name,
+            topic.id,
+            index,
+            image,
+            log,
+            node_id=self._node_id,
+            commit=self._store.commit,
+            wake_later=self._wake_later,
+        )
+        return partition
+
+    # -- waking: once a turn of the loop, however many batches came in it
+
+    def _wake_later(self, partition: Partition) -> None:
+        if not self._awake:
+            self._loop.call_soon(self._wake)
+        self._awake.append(partition)
+
+    def _wake(self) -> None:
+        awake, self._awake = self._awake, []
+        for partition in dict.fromkeys(awake):
+            partition.wake_fetches()
+
+    # -- following the image
+
+    def _image_changed(
+        self,
+        old: ClusterImage,
+        new: ClusterImage,
+        changed_topics: set[bytes],
+        changed_configs: set[tuple[int, str]],
+    ) -> None:
+        if changed_configs:
+            self._configs_changed(changed_configs)
+        for topic_id in changed_topics:
+            before, after = old.topics_by_id.get(topic_id), new.topics_by_id.get(topic_id)
+            if before is not None:
+                self._topic_changed(before, after)
+        if changed_topics or changed_configs:
+            for forget in self.forget:
+                forget()
+
+    def _topic_changed(self, before: TopicImage, after: TopicImage | None) -> None:
+        if after is None:
+            self._configs.pop(before.name, None)
+        for index in range(len(before.partitions)):
+            partition = self._partitions.get((before.name, index))
+            if partition is not None and partition.topic_id != before.id:
+                continue
+            if after is None:
+                if partition is not None:
+                    del self._partitions[before.name, index]
+                    partition.delete()
+                self._store.delete(before.name, index, before.id)
+            elif partition is not None:
+                partition.follow_image(after.partitions[index])
+
+    def _configs_changed(self, changed: set[tuple[int, str]]) -> None:
+        if any(kind == BROKER_RESOURCE for kind, _ in changed):
+            self._configs.clear()
+            stale = set(self._partitions)
+        else:
+            names = {name for kind, name in changed if kind == TOPIC_RESOURCE}
+            for name in names:
+                self._configs.pop(name, None)
+            stale = {key for key in self._partitions if key[0] in names}
+        for key in stale:
+            if key[0] in self._metadata.image.topics:
+                partition = self._partitions[key]
+                partition.log.configure(self.config(key[0]))
+                partition.advance()
+
+    def check_invariants(self) -> None:
+        for partition in self._partitions.values():
+            partition.check_invariants()

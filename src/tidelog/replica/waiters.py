@@ -1,0 +1,54 @@
+"""Who waits for a partition: fetches for data, producers for their acknowledgement.
+
+A waiter is told of data, and of every reason why data won't come: a new epoch, a deleted topic, a log gone offline. It
+then looks again by itself, so waking it once too often does no harm.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.wire.errors import ErrorCode
+
+
+class FetchWaiter(Protocol):
+    """A parked fetch. `wake` may be called for any of its partitions, and more than once."""
+
+    def wake(self) -> None: ...
+
+
+class AckQueue:
+    """Producers that wait until the high watermark has passed their batches, in the order of their offsets."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Callable[[ErrorCode], None]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
+        """`complete` is called once: with NONE when everything below `next_offset` is committed, else with the error.
+
+        A producer that resends waits for offsets below those of others: it takes its place among them, since whoever
+        comes first in the queue is answered first.
+        """
+        waiting = self._waiting
+        if not waiting or waiting[-1][0] <= next_offset:
+            waiting.append((next_offset, complete))
+            return
+        place = len(waiting)
+        while place and waiting[place - 1][0] > next_offset:
+            place -= 1
+        waiting.insert(place, (next_offset, complete))
+
+    def rise(self, high_watermark: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= high_watermark:
+            waiting.popleft()[1](ErrorCode.NONE)
+
+    def fail(self, code: ErrorCode) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, complete in waiting:
+            complete(code)
