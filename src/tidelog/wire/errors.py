@@ -1,4 +1,4 @@
-"""What goes wrong on the wire, under Kafka's numbers: every layer above raises these and the server answers with them."""
+"""What goes wrong on the wire, under Kafka's numbers: all layers raise these, the server answers with them."""
 
 from enum import IntEnum
 
@@ -187,7 +187,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A request, or one partition of it, failed: the code goes to the client, the message too where the API has a place for it."""
+    """A request, or one partition of it, failed: the code goes to the client, the message too where there is a field."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
@@ -199,4 +199,4 @@ class KafkaError(Exception):
 
 
 class MalformedError(ValueError):
-    """Bytes that are not what they should be: truncated, a length that can't be, a null that isn't allowed, bad UTF-8."""
+    """Bytes that are not what they should be: cut off, an impossible length, a null that isn't allowed, bad UTF-8."""

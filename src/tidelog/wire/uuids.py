@@ -1,7 +1,7 @@
 """Uuids as Kafka writes them: 16 bytes on the wire, 22 characters of url-safe base64 in text."""
 
-from binascii import a2b_base64, b2a_base64
 from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
 
 ZERO_UUID = bytes(16)
 """No uuid: what stands where none was given."""
