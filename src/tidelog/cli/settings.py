@@ -1,0 +1,116 @@
+"""Settings of a broker, gathered from flags, TIDELOG_* variables and a TOML file, in this order of precedence.
+
+All three speak Kafka's names. A variable is `TIDELOG_` and the name in capitals with underscores for dots
+(`TIDELOG_LOG_SEGMENT_BYTES`); names that start with `tidelog.` don't repeat it (`TIDELOG_DURABILITY`). `data` and
+`listen` are short for `log.dirs` and `listeners`, in all three.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from tidelog.cli.serve_flags import Given
+from tidelog.config.setting import ConfigError
+
+DEFAULT_DATA = "./data"
+DEFAULT_LISTEN = "127.0.0.1:9092"
+VARIABLE_PREFIX = "TIDELOG_"
+OTHER_VARIABLES = frozenset({"TIDELOG_CONFIG", "TIDELOG_BOOTSTRAP", "TIDELOG_LOG_LEVEL", "TIDELOG_KAFKA_JARS"})
+
+SHORT_NAMES = {"data": "log.dirs", "listen": "listeners"}
+
+
+def gather(given: Given, variables: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """The settings under Kafka's names, and a warning for each variable that names no setting.
+
+    Raises ConfigError for a flag that isn't NAME=VALUE and for a file that can't be read.
+    """
+    settings: dict[str, str] = {"log.dirs": DEFAULT_DATA, "listeners": listeners(DEFAULT_LISTEN)}
+    config_file = given.config or variables.get("TIDELOG_CONFIG")
+    if config_file:
+        _merge(settings, read_file(config_file))
+    from_variables, warnings = read_variables(variables, known)
+    _merge(settings, from_variables)
+    _merge(settings, read_flags(given))
+    return settings, warnings
+
+
+def read_flags(given: Given) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in given.set:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(pair, f"--set {pair}: expected NAME=VALUE, for example --set log.segment.bytes=1048576")
+        found[name.strip()] = value.strip()
+    if given.data is not None:
+        found["data"] = given.data
+    if given.listen is not None:
+        found["listen"] = given.listen
+    return found
+
+
+def read_variables(variables: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    names = {variable_name(name): name for name in (*SHORT_NAMES, *known)}
+    found: dict[str, str] = {}
+    warnings: list[str] = []
+    for variable, value in sorted(variables.items()):
+        if not variable.startswith(VARIABLE_PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        if variable in names:
+            found[names[variable]] = value
+        else:
+            warnings.append(f"the variable {variable} names no setting and is ignored")
+    return found, warnings
+
+
+def variable_name(setting: str) -> str:
+    """The variable that sets it: `log.segment.bytes` is TIDELOG_LOG_SEGMENT_BYTES, `tidelog.host` TIDELOG_HOST."""
+    return VARIABLE_PREFIX + setting.removeprefix("tidelog.").replace(".", "_").upper()
+
+
+def read_file(path: str) -> dict[str, str]:
+    """The settings of a TOML file. `log.segment.bytes = 1` and `[log]` tables mean the same."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            tree = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError("config", f"cannot read the settings in {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("config", f"{path} is not valid TOML: {error}") from error
+    found: dict[str, str] = {}
+    _flatten(tree, "", found)
+    return found
+
+
+def listeners(address: str) -> str:
+    """Kafka's `listeners` for HOST:PORT; a value that already names a protocol stays as it is."""
+    if "://" in address:
+        return address
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ConfigError("listen", f"{address!r} is no address to listen on: expected HOST:PORT, as in 127.0.0.1:9092")
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def _merge(settings: dict[str, str], more: Mapping[str, str]) -> None:
+    for name, value in more.items():
+        settings[SHORT_NAMES.get(name, name)] = listeners(value) if name == "listen" else value
+        if name in ("data", "log.dirs"):
+            settings.pop("log.dir", None)
+        elif name == "log.dir":
+            settings.pop("log.dirs", None)
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str, found: dict[str, str]) -> None:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            _flatten(cast(dict[str, Any], value), f"{prefix}{name}.", found)
+        elif isinstance(value, list):
+            found[prefix + name] = ",".join(_text(item) for item in cast(list[object], value))
+        else:
+            found[prefix + name] = _text(value)
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

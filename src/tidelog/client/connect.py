@@ -1,0 +1,25 @@
+"""Settings that all our uses of confluent-kafka share."""
+
+import logging
+from typing import Any
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+REQUEST_TIMEOUT_S = 10.0
+MESSAGE_BYTES_MAX = 1_000_000_000  # the library's own bound; the broker's max.message.bytes decides
+
+_quiet = logging.getLogger("tidelog.client")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """librdkafka's settings: its log lines are kept off the terminal, since errors come back as exceptions."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": "tidelog",
+        "logger": _quiet,
+        "log_level": 2,
+        "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
+        "socket.connection.setup.timeout.ms": 5000,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }

@@ -1,0 +1,39 @@
+"""One error for everything that goes wrong on the way to a broker, with a hint at what to do next."""
+
+from confluent_kafka import KafkaError, KafkaException
+
+NO_BROKER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+
+
+class ClientError(Exception):
+    """What failed, and, where there is something to do about it, what."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def no_broker(bootstrap: str) -> ClientError:
+    return ClientError(
+        f"no broker answers at {bootstrap}",
+        "start one with `tidelog serve`, or name the right address with --bootstrap",
+    )
+
+
+def from_kafka(error: KafkaError | KafkaException, bootstrap: str, doing: str) -> ClientError:
+    """The ClientError for an error of confluent-kafka's; `doing` says what was tried, as in "create topic t"."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(cause, KafkaError):
+        return ClientError(f"cannot {doing}: {error}")
+    if cause.code() in NO_BROKER:
+        return no_broker(bootstrap)
+    return ClientError(f"cannot {doing}: {cause.name()}: {cause.str()}", _hint(cause))
+
+
+def _hint(error: KafkaError) -> str | None:
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one"
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return "raise the topic's max.message.bytes with `tidelog topic alter`, or send smaller messages"
+    return None

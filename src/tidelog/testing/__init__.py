@@ -1,0 +1,5 @@
+"""A broker for tests: `with Broker() as broker: ...`, in a process of its own."""
+
+from tidelog.testing.broker import Broker, BrokerError
+
+__all__ = ["Broker", "BrokerError"]
