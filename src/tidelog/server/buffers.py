@@ -1,0 +1,59 @@
+"""Memory for requests on their way in.
+
+Small requests are received into one buffer that all connections share, since the loop reads from one at a time. A frame
+that doesn't fit gets a buffer of its own from a pool: a fresh megabyte page-faults, which costs as much as the copy. A
+buffer grows with the bytes that came, never with the length that the client claims, and all of them together stay
+within `queued.max.request.bytes`.
+"""
+
+SHARED_BYTES = 256 * 1024
+FIRST_BYTES = 1 << 20
+POOLED_BYTES_MAX = 64 << 20
+POOLED_BUFFER_BYTES_MAX = 16 << 20
+
+
+class Buffers:
+    """The shared buffer and the pool. Sizes are powers of two."""
+
+    __slots__ = ("_pool", "_pooled_bytes", "bytes_max", "lent_bytes", "shared")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.bytes_max = bytes_max
+        self.lent_bytes = 0
+        self._pool: dict[int, list[memoryview]] = {}
+        self._pooled_bytes = 0
+
+    def exhausted(self) -> bool:
+        """Whether connections have to wait before they begin another large frame."""
+        return 0 < self.bytes_max <= self.lent_bytes
+
+    def lend(self, frame_bytes: int) -> memoryview:
+        """A buffer to begin a frame of this size with: all of it, or as much as may be had before bytes have come."""
+        return self._lend(_power_of_two(min(frame_bytes, FIRST_BYTES)))
+
+    def grow(self, buffer: memoryview, filled: int, frame_bytes: int) -> memoryview:
+        """A buffer of twice the size with the same first `filled` bytes; the old one is taken back."""
+        larger = self._lend(min(2 * len(buffer), _power_of_two(frame_bytes)))
+        larger[:filled] = buffer[:filled]
+        self.give_back(buffer)
+        return larger
+
+    def give_back(self, buffer: memoryview) -> None:
+        size = len(buffer)
+        self.lent_bytes -= size
+        if size <= POOLED_BUFFER_BYTES_MAX and self._pooled_bytes + size <= POOLED_BYTES_MAX:
+            self._pool.setdefault(size, []).append(buffer)
+            self._pooled_bytes += size
+
+    def _lend(self, size: int) -> memoryview:
+        self.lent_bytes += size
+        free = self._pool.get(size)
+        if free:
+            self._pooled_bytes -= size
+            return free.pop()
+        return memoryview(bytearray(size))
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()

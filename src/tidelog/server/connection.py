@@ -1,0 +1,321 @@
+"""One connection: frames in, answers out, over a raw non-blocking socket.
+
+Reading goes into the shared buffer, or into the frame's own buffer for a large frame; what is left of a half frame is
+kept here. The answers of one read event leave together. Reading stops while the peer doesn't take its answers, while a
+request that may take long is under way, and while too many produce requests wait for their acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.server.answers import Answer, Late, Slot
+from tidelog.server.outbox import Outbox
+from tidelog.wire.errors import MalformedError
+
+if TYPE_CHECKING:
+    from tidelog.env import Loop
+    from tidelog.env.network import Socket
+    from tidelog.server.buffers import Buffers
+
+LARGE_FRAME_BYTES = 64 * 1024
+PEEK_BYTES = 4096  # after a large frame another is likely: receive its head only, the rest straight into its buffer
+
+_read_size = Struct(">i").unpack_from
+
+
+class Host(Protocol):
+    """What the connection asks of the server."""
+
+    loop: Loop
+    buffers: Buffers
+    frame_bytes_max: int
+    requests_max: int
+
+    def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late: ...
+
+    def wait_for_buffers(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection, reason: str | None) -> None: ...
+
+
+class Connection:
+    __slots__ = (
+        "_draining",
+        "_frame",
+        "_frame_bytes",
+        "_frame_filled",
+        "_host",
+        "_left",
+        "_outbox",
+        "_peek",
+        "_reading",
+        "_slots",
+        "_stopped",
+        "active",
+        "closed",
+        "frame_began",
+        "id",
+        "listener",
+        "peer",
+        "seen_active",
+        "sock",
+        "software",
+    )
+
+    def __init__(self, host: Host, sock: Socket, peer: str, listener: str, connection_id: int, now: float) -> None:
+        self._host = host
+        self.sock = sock
+        self.peer = peer
+        self.listener = listener
+        self.id = connection_id
+        self.software: tuple[str, str] | None = None
+        self.closed = False
+        self.active = True  # something came or went since the last look; the server's sweep resets it
+        self.seen_active = now
+        self.frame_began: float | None = None  # when the sweep first saw the frame that is still incomplete
+        self._left = b""
+        self._frame: memoryview | None = None
+        self._frame_bytes = 0
+        self._frame_filled = 0
+        self._peek = False
+        self._stopped = False  # frames wait in `_left` until what is under way has been answered
+        self._draining = False
+        self._slots: deque[Slot] = deque()
+        self._outbox = Outbox(host.loop, sock, self._drained, self._broken)
+        self._reading = True
+        host.loop.add_reader(sock, self._readable)
+
+    @property
+    def half_frame(self) -> bool:
+        """Whether a request has begun to arrive and isn't complete."""
+        return self._frame is not None or (bool(self._left) and not self._stopped)
+
+    @property
+    def frame_bytes(self) -> int:
+        """How large the request is that has begun to arrive; 0 where its length isn't known yet."""
+        return self._frame_bytes if self._frame is not None else 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._slots) or self._outbox.pending
+
+    def close(self, reason: str | None = None) -> None:
+        """Close at once; answers that are late go nowhere."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._reading:
+            self._host.loop.remove_reader(self.sock)
+        self._outbox.close()
+        self.sock.close()
+        if self._frame is not None:
+            self._host.buffers.give_back(self._frame)
+            self._frame = None
+        self._slots.clear()
+        self._host.closed(self, reason)
+
+    def stop_reading(self) -> None:
+        """Accept no more requests; those accepted are still answered. Used when the broker stops."""
+        self._draining = True
+        self._left = b""
+        self._pause()
+
+    # -- in
+
+    def _readable(self) -> None:
+        frame, left = self._frame, self._left
+        shared = self._host.buffers.shared
+        if frame is not None:
+            space = frame[self._frame_filled : self._frame_bytes]
+        elif left:
+            shared[: len(left)] = left
+            space = shared[len(left) :]
+        else:
+            space = shared[:PEEK_BYTES] if self._peek else shared
+        try:
+            count = self.sock.recv_into(space)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        self.active = True
+        try:
+            if frame is not None:
+                self._fill_frame(frame, count)
+            else:
+                self._left = b""
+                self._take(shared, 0, len(left) + count)
+        except MalformedError as error:
+            self.close(str(error))
+
+    def _fill_frame(self, frame: memoryview, count: int) -> None:
+        filled = self._frame_filled = self._frame_filled + count
+        size = self._frame_bytes
+        if filled < size:
+            if filled == len(frame):
+                self._frame = self._host.buffers.grow(frame, filled, size)
+            return
+        self._frame = None
+        self.frame_began = None
+        try:
+            self._take(frame, 0, size)
+        finally:
+            self._host.buffers.give_back(frame)
+
+    def _take(self, buffer: memoryview, start: int, end: int) -> None:
+        """Dispatch every whole frame in [start, end); keep the rest."""
+        dispatch = self._host.dispatch
+        slots = self._slots
+        ready: list[bytes] = []
+        while end - start >= 4:
+            size: int = _read_size(buffer, start)[0]
+            stop = start + 4 + size
+            if size < 0 or size > self._host.frame_bytes_max:
+                raise MalformedError(
+                    f"a frame of {size} bytes: between 0 and {self._host.frame_bytes_max} are allowed "
+                    "(socket.request.max.bytes)"
+                )
+            if stop > end:
+                break
+            answer = dispatch(self, buffer, start + 4, stop)
+            start = stop
+            if self.closed:
+                return
+            if type(answer) is bytes and not slots:
+                ready.append(answer)
+                continue
+            if answer is None and not slots:
+                continue
+            if ready:
+                self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
+                ready.clear()
+            self._queue(answer)
+            if self._must_wait():
+                self._left = bytes(buffer[start:end])
+                self._stopped = True
+                self._pause()
+                return
+        if ready:
+            self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
+        if start < end:
+            self._keep(buffer, start, end)
+        else:
+            self._peek = False
+            self.frame_began = None
+        if self._outbox.pending and not self.closed:
+            self._pause()
+
+    def _keep(self, buffer: memoryview, start: int, end: int) -> None:
+        """Keep the head of a frame whose rest is still to come."""
+        have = end - start
+        if have >= 4:
+            size: int = _read_size(buffer, start)[0] + 4
+            if size > LARGE_FRAME_BYTES:
+                buffers = self._host.buffers
+                if buffers.exhausted():
+                    self._left = bytes(buffer[start:end])
+                    self._pause()
+                    self._host.wait_for_buffers(self)
+                    return
+                frame = buffers.lend(size)
+                frame[:have] = buffer[start:end]
+                self._frame, self._frame_bytes, self._frame_filled = frame, size, have
+                self._peek = True
+                return
+        self._left = bytes(buffer[start:end])
+
+    def buffers_free(self) -> None:
+        """The server has memory for another large frame: go on where `wait_for_buffers` was called."""
+        if not self.closed:
+            self._go_on()
+
+    # -- out
+
+    def _queue(self, answer: Answer | Late) -> None:
+        """Send an answer in its turn, which may be now."""
+        if answer is None or isinstance(answer, (bytes, list)):
+            if not self._slots:
+                self._outbox.send(answer)
+                return
+            slot = Slot(self._slot_ready, runs_ahead=True)
+            slot.answer, slot.ready = answer, True
+            self._slots.append(slot)
+            return
+        slot = Slot(self._slot_ready, runs_ahead=answer.runs_ahead)
+        self._slots.append(slot)
+        answer.begin(slot)
+
+    def _must_wait(self) -> bool:
+        slots = self._slots
+        return bool(slots) and (not slots[-1].runs_ahead or len(slots) >= self._host.requests_max)
+
+    def _slot_ready(self) -> None:
+        if self.closed:
+            return
+        slots = self._slots
+        ready: list[Answer] = []
+        while slots and slots[0].ready:
+            ready.append(slots.popleft().answer)
+        if not ready:
+            return
+        self.active = True
+        for answer in _joined(ready):
+            self._outbox.send(answer)
+        if not self.closed and (self._stopped or not self._reading) and not self._must_wait():
+            self._host.loop.call_soon(self._go_on)
+
+    def _drained(self) -> None:
+        self.active = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the frames that were kept, and reading, unless there is again a reason to wait."""
+        if self.closed or self._draining or self._outbox.pending or self._must_wait():
+            return
+        left, self._left = self._left, b""
+        self._stopped = False
+        if left:
+            try:
+                self._take(memoryview(bytearray(left)), 0, len(left))
+            except MalformedError as error:
+                self.close(str(error))
+        if not self.closed and not self._stopped and not self._outbox.pending:
+            self._resume()
+
+    def _broken(self) -> None:
+        self.close()
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._host.loop.remove_reader(self.sock)
+
+    def _resume(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._host.loop.add_reader(self.sock, self._readable)
+
+
+def _joined(answers: list[Answer]) -> list[Answer]:
+    """Neighbouring answers of plain bytes as one."""
+    if len(answers) == 1:
+        return answers
+    joined: list[Answer] = []
+    plain: list[bytes] = []
+    for answer in answers:
+        if isinstance(answer, bytes):
+            plain.append(answer)
+        elif answer is not None:
+            if plain:
+                joined.append(b"".join(plain))
+                plain = []
+            joined.append(answer)
+    if plain:
+        joined.append(b"".join(plain))
+    return joined

@@ -1,0 +1,204 @@
+"""A frame to its API and the answer back: the one door for errors.
+
+A frame that can't be understood closes its connection with a line in the log, as Kafka does, since where the next frame
+begins is then unknown. An error of a request becomes the protocol's own error; anything else is a bug: it is logged
+once with its trace and answered with UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from tidelog.apis import SERVED, handler
+from tidelog.apis.context import Context, Services
+from tidelog.apis.produce import Producer
+from tidelog.env.promise import Promise
+from tidelog.server.answers import Answer, Late, Slot
+from tidelog.wire.codec import decoder, encoder
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
+from tidelog.wire.keys import RANGES, ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.server.connection import Connection
+
+log = logging.getLogger("tidelog.server")
+
+CLIENT_ID_BYTES_MAX = 32_767
+
+_read_start = Struct(">hhi").unpack_from
+_read_i16 = Struct(">h").unpack_from
+_frame_plain = Struct(">ii").pack
+_frame_flexible = Struct(">iib").pack
+
+
+class _Api:
+    """One version of one API: how its request is read, who handles it, how the answer is written."""
+
+    __slots__ = ("decode", "encode", "flexible", "handle", "key", "response", "tagged_header")
+
+    def __init__(self, key: int, version: int) -> None:
+        name = ApiKey(key).name.lower()
+        module = import_module(f"tidelog.wire.messages.{name}")
+        camel = "".join(part.capitalize() for part in name.split("_"))
+        self.key = key
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(getattr(module, f"{camel}Request"), version)
+        self.response: type[Any] = getattr(module, f"{camel}Response")
+        self.encode: Callable[[Any], bytes] = encoder(self.response, version)
+        self.handle = handler(key)
+        self.flexible = version >= RANGES[key].flexible_from >= 0
+        self.tagged_header = self.flexible and key != ApiKey.API_VERSIONS
+
+
+class _Promised:
+    """An answer that comes when its promise is settled."""
+
+    __slots__ = ("_finish", "_promise", "runs_ahead")
+
+    def __init__(self, promise: Promise[Any], finish: Callable[[Promise[Any]], Answer]) -> None:
+        self._promise = promise
+        self._finish = finish
+        self.runs_ahead = False
+
+    def begin(self, slot: Slot) -> None:
+        self._promise.on_done(lambda promise: slot.complete(self._finish(promise)))
+
+
+class Dispatch:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._apis: dict[tuple[int, int], _Api] = {}
+        self._produce = Producer(services).handle_frame
+
+    def __call__(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
+        if end - start < 10:
+            raise MalformedError(f"a frame of {end - start} bytes is too short for a request header")
+        key, version, correlation_id = _read_start(buffer, start)
+        if key == 0:
+            answer = self._produce(buffer, start, end, version, correlation_id)
+            if answer is not NotImplemented:
+                return answer
+        return self._handle(connection, buffer, start, end, key, version, correlation_id)
+
+    def _handle(
+        self, connection: Connection, buffer: memoryview, start: int, end: int, key: int, version: int, correlation: int
+    ) -> Answer | Late:
+        api = self._apis.get((key, version))
+        if api is None:
+            if key == ApiKey.API_VERSIONS and not RANGES[key].min <= version <= RANGES[key].max:
+                return self._api_versions_too_new(correlation)
+            api = self._apis[key, version] = self._find(key, version)
+        client_id, pos = _read_client_id(buffer, start + 8, end, tagged=api.flexible)
+        try:
+            request, stop = api.decode(buffer[:end], pos)
+            if stop != end:
+                raise MalformedError(f"{end - stop} bytes too many")
+        except MalformedError as error:
+            raise MalformedError(f"{ApiKey(key).name} v{version} from {client_id!r}: {error}") from error
+        context = Context(
+            self._services, version, client_id, connection.peer, connection.listener, connection.id, correlation
+        )
+        try:
+            response = api.handle(context, request)
+        except Exception as error:
+            return self._failed(api, context, error)
+        if isinstance(response, api.response):
+            return _frame(api, correlation, api.encode(response))
+        if isinstance(response, Promise):
+            return _Promised(response, lambda promise: self._settled(api, context, promise))
+        return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
+
+    def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer:
+        try:
+            response = promise.result()
+            return _frame(api, context.correlation_id, api.encode(response))
+        except Exception as error:
+            return self._failed(api, context, error)
+
+    def _failed(self, api: _Api, context: Context, error: Exception) -> Answer:
+        """The answer that says so, for an error of the request as a whole."""
+        name = ApiKey(api.key).name
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+            log.error(
+                "%s v%d from %s (%s) failed",
+                name,
+                context.version,
+                context.client_host,
+                context.client_id,
+                exc_info=error,
+            )
+        fields = getattr(api.response, "__dataclass_fields__", {})
+        if "error_code" not in fields:
+            raise MalformedError(f"{name} v{context.version} can't be answered: {code.name} {message or ''}".rstrip())
+        response = api.response(
+            error_code=int(code), **({"error_message": message} if "error_message" in fields else {})
+        )
+        return _frame(api, context.correlation_id, api.encode(response))
+
+    def _find(self, key: int, version: int) -> _Api:
+        if key not in SERVED:
+            raise MalformedError(f"API key {key} (version {version}) is not served here")
+        allowed = RANGES[key]
+        if not allowed.min <= version <= allowed.max:
+            raise MalformedError(
+                f"{ApiKey(key).name} version {version} is not served: {allowed.min} to {allowed.max} are"
+            )
+        return _Api(key, version)
+
+    def _api_versions_too_new(self, correlation_id: int) -> Answer:
+        """ApiVersions in a version we don't know: the answer is in version 0, so that any client can read it."""
+        from tidelog.apis.api_versions import unsupported_version
+
+        body = encoder(unsupported_version.__annotations__["return"], 0)(unsupported_version())
+        return _frame_plain(len(body) + 4, correlation_id) + body
+
+
+def _frame(api: _Api, correlation_id: int, body: bytes) -> bytes:
+    if api.tagged_header:
+        return _frame_flexible(len(body) + 5, correlation_id, 0) + body
+    return _frame_plain(len(body) + 4, correlation_id) + body
+
+
+def _read_client_id(buffer: memoryview, pos: int, end: int, *, tagged: bool) -> tuple[str | None, int]:
+    """The client id, and where the body begins. The string is in the old format in every header version."""
+    length: int = _read_i16(buffer, pos)[0]
+    pos += 2
+    client_id = None
+    if length >= 0:
+        if pos + length > end:
+            raise MalformedError(f"a client id of {length} bytes in a frame that has {end - pos} left")
+        client_id = str(buffer[pos : pos + length], "utf-8", "replace")
+        pos += length
+    if tagged:
+        pos = _skip_tags(buffer, pos, end)
+    return client_id, pos
+
+
+def _skip_tags(buffer: memoryview, pos: int, end: int) -> int:
+    """Past the tagged fields of the header, of which none is known."""
+    count, pos = _uvarint(buffer, pos, end)
+    for _ in range(count):
+        _, pos = _uvarint(buffer, pos, end)
+        size, pos = _uvarint(buffer, pos, end)
+        pos += size
+        if pos > end:
+            raise MalformedError("a tagged field of the header is longer than the frame")
+    return pos
+
+
+def _uvarint(buffer: memoryview, pos: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while pos < end and shift <= 28:
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    raise MalformedError("the header's tagged fields are cut off")

@@ -1,0 +1,124 @@
+"""What a connection still has to send. Small answers leave in one sendmsg, large slices by sendfile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidelog.server.answers import Answer, Sendable
+
+if TYPE_CHECKING:
+    from tidelog.env import Loop
+    from tidelog.env.network import Socket
+
+# Up to here a slice is mapped and sent with what surrounds it in one system call; beyond, sendfile is cheaper.
+SENDFILE_BYTES_MIN = 64 * 1024
+IOV_MAX = 512
+MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for this alone
+
+
+class Outbox:
+    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_queue", "_sent", "_sock", "_writing")
+
+    def __init__(self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[], None]) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._drained = drained
+        self._failed = failed
+        self._queue: deque[bytes | memoryview | Sendable] = deque()
+        self._sent = 0  # bytes of the queue's first part that have gone, where that is a slice
+        self._writing = False
+        self._closed = False
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._queue)
+
+    def close(self) -> None:
+        self._closed = True
+        self._queue.clear()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._sock)
+
+    def send(self, answer: Answer) -> None:
+        if answer is None or self._closed:
+            return
+        if isinstance(answer, bytes):
+            self.send_bytes(answer)
+            return
+        was_empty = not self._queue
+        self._queue.extend(answer)
+        if was_empty:
+            self._flush()
+
+    def send_bytes(self, data: bytes) -> None:
+        if self._closed:
+            return
+        if self._queue:
+            self._queue.append(data)
+            return
+        try:
+            count = self._sock.send(data)
+        except BlockingIOError:
+            count = 0
+        except OSError:
+            self._failed()
+            return
+        if count != len(data):
+            self._queue.append(memoryview(data)[count:])
+            self._want_to_write()
+
+    def _flush(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                head = queue[0]
+                if isinstance(head, (bytes, memoryview)) or (len(head) < SENDFILE_BYTES_MIN and not self._sent):
+                    self._send_small()
+                else:
+                    self._sent += head.send(self._sock, self._sent)
+                    if self._sent == len(head):
+                        queue.popleft()
+                        self._sent = 0
+        except BlockingIOError:
+            self._want_to_write()
+            return
+        except OSError:
+            self._failed()
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._sock)
+            self._drained()
+
+    def _send_small(self) -> None:
+        """Send what stands at the head of the queue up to the next large slice."""
+        queue = self._queue
+        parts: list[bytes | memoryview] = []
+        flags = 0
+        for part in queue:
+            if isinstance(part, (bytes, memoryview)):
+                parts.append(part)
+            elif len(part) < SENDFILE_BYTES_MIN:
+                parts.append(part.view())
+            else:
+                flags = MSG_MORE
+                break
+            if len(parts) == IOV_MAX:
+                break
+        sent = self._sock.sendmsg(parts, (), flags)
+        for part in parts:
+            size = len(part)
+            if sent < size:
+                # What is left of a slice stays as the view that was made of it: its bytes don't change.
+                queue[0] = memoryview(part)[sent:]
+                return
+            sent -= size
+            queue.popleft()
+
+    def _want_to_write(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._sock, self._flush)

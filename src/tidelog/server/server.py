@@ -1,0 +1,188 @@
+"""The listeners and all their connections, within bounds: how many, from where, how fast, how long idle."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.server.buffers import Buffers
+from tidelog.server.connection import Connection
+
+if TYPE_CHECKING:
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.env import Environment
+    from tidelog.env.network import Listener, Socket
+    from tidelog.server.answers import Answer, Late
+    from tidelog.server.dispatch import Dispatch
+
+log = logging.getLogger("tidelog.server")
+
+SWEEP_S = 5.0
+# A request must be whole this long after its first byte, plus a second for each so many bytes: a trickle holds memory.
+REQUEST_DEADLINE_S = 60.0
+REQUEST_BYTES_PER_S_MIN = 64 * 1024
+BACKLOG = 512
+ACCEPTS_PER_EVENT = 64
+
+
+class Server:
+    """Accepts connections and looks after them. `dispatch` answers their requests."""
+
+    def __init__(self, env: Environment, config: BrokerConfig, dispatch: Dispatch) -> None:
+        self.loop = env.loop
+        self._clock = env.clock
+        self._network = env.network
+        self._config = config
+        self.buffers = Buffers(config.queued_max_request_bytes)
+        self.frame_bytes_max = config.socket_request_max_bytes
+        self.requests_max = config.queued_max_requests
+        self._dispatch = dispatch
+        self._connections: dict[int, Connection] = {}
+        self._per_address: Counter[str] = Counter()
+        self._next_id = 0
+        self._listeners: dict[str, Listener] = {}
+        self._accepting = False
+        self._waiting_for_buffers: deque[Connection] = deque()
+        self._accept_allowance = 0.0
+        self._accept_counted = 0.0
+        self._stopping = False
+
+    def listen(self, name: str, host: str, port: int) -> Listener:
+        """Bind a listener; it accepts from `start` on. Raises OSError."""
+        listener = self._listeners[name] = self._network.listen(host, port, BACKLOG)
+        return listener
+
+    def start(self) -> None:
+        self._accept_counted = self._clock.monotonic()
+        self._accept_allowance = float(self._config.max_connection_creation_rate)
+        self._watch_listeners()
+        self.loop.call_later(SWEEP_S, self._sweep)
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    def stop_accepting(self) -> None:
+        """No new connections and no new requests; what was accepted is still answered."""
+        self._stopping = True
+        self._unwatch_listeners()
+        for listener in self._listeners.values():
+            listener.close()
+        for connection in list(self._connections.values()):
+            connection.stop_reading()
+
+    @property
+    def busy(self) -> bool:
+        return any(connection.busy for connection in self._connections.values())
+
+    def close(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    # -- accepting
+
+    def _watch_listeners(self) -> None:
+        if self._accepting or self._stopping:
+            return
+        self._accepting = True
+        for name, listener in self._listeners.items():
+            for sock in listener.sockets:
+                self.loop.add_reader(sock, partial(self._accept, name, listener, sock))
+
+    def _unwatch_listeners(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for listener in self._listeners.values():
+                for sock in listener.sockets:
+                    self.loop.remove_reader(sock)
+
+    def _accept(self, name: str, listener: Listener, sock: Socket) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            if len(self._connections) >= self._config.max_connections:
+                log.warning("%d connections are open (max.connections): new ones wait", len(self._connections))
+                self._unwatch_listeners()
+                return
+            if not self._may_accept():
+                return
+            try:
+                accepted = listener.accept(sock)
+            except OSError as error:
+                log.error("can't accept a connection on %s: %s; trying again in a second", name, error)
+                self._pause_accepting(1.0)
+                return
+            if accepted is None:
+                return
+            self._welcome(name, *accepted)
+
+    def _may_accept(self) -> bool:
+        """Whether max.connection.creation.rate leaves room for one more now."""
+        rate = self._config.max_connection_creation_rate
+        if rate >= 2**31 - 1:
+            return True
+        now = self._clock.monotonic()
+        self._accept_allowance = min(rate, self._accept_allowance + (now - self._accept_counted) * rate)
+        self._accept_counted = now
+        if self._accept_allowance < 1:
+            self._pause_accepting((1 - self._accept_allowance) / rate)
+            return False
+        self._accept_allowance -= 1
+        return True
+
+    def _pause_accepting(self, delay_s: float) -> None:
+        self._unwatch_listeners()
+        self.loop.call_later(delay_s, self._watch_listeners)
+
+    def _welcome(self, listener: str, sock: Socket, peer: str) -> None:
+        limit = self._config.max_connections_per_ip
+        if self._per_address[peer] >= limit:
+            log.warning("%s has %d connections already (max.connections.per.ip): closed the new one", peer, limit)
+            sock.close()
+            return
+        self._next_id += 1
+        connection = Connection(self, sock, peer, listener, self._next_id, self._clock.monotonic())
+        self._connections[connection.id] = connection
+        self._per_address[peer] += 1
+
+    # -- what connections ask of their host
+
+    def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
+        return self._dispatch(connection, buffer, start, end)
+
+    def wait_for_buffers(self, connection: Connection) -> None:
+        self._waiting_for_buffers.append(connection)
+
+    def closed(self, connection: Connection, reason: str | None) -> None:
+        if reason is not None:
+            log.warning("closed the connection of %s on %s: %s", connection.peer, connection.listener, reason)
+        if self._connections.pop(connection.id, None) is None:
+            return
+        self._per_address[connection.peer] -= 1
+        if not self._per_address[connection.peer]:
+            del self._per_address[connection.peer]
+        if len(self._connections) == self._config.max_connections - 1:
+            self._watch_listeners()
+
+    # -- the sweep
+
+    def _sweep(self) -> None:
+        now = self._clock.monotonic()
+        idle_s = self._config.connections_max_idle_ms / 1000
+        for connection in list(self._connections.values()):
+            if connection.active:
+                connection.active = False
+                connection.seen_active = now
+            elif now - connection.seen_active > idle_s > 0 and not connection.busy:
+                connection.close()
+                continue
+            if not connection.half_frame:
+                connection.frame_began = None
+            elif connection.frame_began is None:
+                connection.frame_began = now
+            elif now - connection.frame_began > REQUEST_DEADLINE_S + connection.frame_bytes / REQUEST_BYTES_PER_S_MIN:
+                connection.close(f"a request of {connection.frame_bytes} bytes took too long to arrive")
+        while self._waiting_for_buffers and not self.buffers.exhausted():
+            self._waiting_for_buffers.popleft().buffers_free()
+        if not self._stopping:
+            self.loop.call_later(SWEEP_S, self._sweep)
