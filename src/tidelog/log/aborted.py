@@ -1,0 +1,126 @@
+"""The transaction index of a segment (`.txnindex`): aborted transactions, for Fetch's list of what a reader must skip.
+
+Entries of 34 bytes in the order of their markers. The file is made when the first transaction is aborted.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from tidelog.env.disk import Disk, File
+from tidelog.log.producers import Completed
+
+VERSION = 0
+ENTRY = Struct(">hqqqq")
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its offsets are those of its first batch and of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedIndexError(Exception):
+    """The index can't be what the log's segment says: it must be built again from the segment."""
+
+
+class AbortedIndex:
+    """The aborted transactions whose markers are in one segment."""
+
+    __slots__ = ("_disk", "_entries", "_file", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self._entries: list[Aborted] | None = None
+        self.path = path
+
+    def append(self, completed: Completed) -> None:
+        """Remember an aborted transaction; written, not yet durable (`sync`)."""
+        assert completed.aborted, "a committed transaction has no place in the index"
+        entries = self._read()
+        assert not entries or completed.last_offset > entries[-1].last_offset, (
+            "markers come in the order of their offsets"
+        )
+        entry = Aborted(
+            completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+        )
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        self._file.append(ENTRY.pack(VERSION, *entry))
+        entries.append(entry)
+
+    def entries(self) -> list[Aborted]:
+        return list(self._read())
+
+    def collect(self, fetch_offset: int, end_offset: int) -> tuple[list[Aborted], bool]:
+        """Those that touch [fetch_offset, end_offset), and whether later segments can hold no more of them."""
+        found: list[Aborted] = []
+        for entry in self._read():
+            if entry.last_offset >= fetch_offset and entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget transactions whose markers are at `offset` or later."""
+        entries = self._read()
+        keep = next((index for index, entry in enumerate(entries) if entry.last_offset >= offset), len(entries))
+        if keep < len(entries):
+            self._opened().truncate(keep * ENTRY.size)
+            del entries[keep:]
+
+    def check(self, base_offset: int) -> None:
+        """Whether the index fits a segment that starts at `base_offset`; raises AbortedIndexError."""
+        last = -1
+        for entry in self._read():
+            if entry.last_offset < base_offset or entry.last_offset <= last:
+                raise AbortedIndexError(
+                    f"{self.path} has a transaction ended at offset {entry.last_offset}, "
+                    f"behind {last} in a segment from {base_offset}"
+                )
+            last = entry.last_offset
+
+    def sync(self) -> None:
+        """Make the entries durable. Blocks. The name is durable when the segment's folder was synced."""
+        if self._file is not None:
+            self._file.sync()
+
+    def release(self) -> None:
+        """Let go of the file and the entries; they come back when asked for."""
+        self._file = None
+        self._entries = None
+
+    def reset(self) -> None:
+        """Empty it, to be built again."""
+        if self._disk.exists(self.path):
+            self._opened().truncate(0)
+        self._entries = []
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def _read(self) -> list[Aborted]:
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def _load(self) -> list[Aborted]:
+        if not self._disk.exists(self.path):
+            return []
+        file = self._opened()
+        size = file.size()
+        whole = size - size % ENTRY.size
+        if whole != size:  # a write that the power cut short
+            file.truncate(whole)
+        entries: list[Aborted] = []
+        for version, *fields in ENTRY.iter_unpack(file.read(0, whole)):
+            if version > VERSION:
+                raise AbortedIndexError(f"{self.path} has an entry of version {version}; {VERSION} is known")
+            entries.append(Aborted(*fields))
+        return entries
