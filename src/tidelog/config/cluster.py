@@ -10,7 +10,7 @@ class IdentitySettings(Settings):
 
     broker_rack = optional_text("The rack or zone of the broker; replicas are spread over racks.")
     cluster_id = optional_text(
-        "The cluster's id, 22 characters of base64, for a new folder; unset, one is made. Later it must be the folder's."
+        "The cluster's id, 22 characters of base64, for a new folder; unset, one is made. Later it must be the same."
     )
     node_id = integer(1, "The number of this broker in its cluster.", at_least=0)
     process_roles = names(
