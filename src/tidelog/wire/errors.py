@@ -187,7 +187,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A request, or one partition of it, failed: the code goes to the client, the message too where there is a field."""
+    """A request, or one partition of it, failed. The code goes to the client, and the message where it has a field."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
