@@ -1,25 +1,24 @@
 """Settings of a broker, gathered from flags, TIDELOG_* variables and a TOML file, in this order of precedence.
 
-All three speak Kafka's names. A variable is `TIDELOG_` and the name in capitals with underscores for dots
-(`TIDELOG_LOG_SEGMENT_BYTES`); names that start with `tidelog.` don't repeat it (`TIDELOG_DURABILITY`). `data` and
-`listen` are short for `log.dirs` and `listeners`, in all three.
+All three speak Kafka's names (`tidelog.config.environment` says how variables are spelt). `data` and `listen` are
+short for `log.dirs` and `listeners`, in all three.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from tidelog.cli.serve_flags import Given
+from tidelog.config.environment import PREFIX, environment_names
 from tidelog.config.setting import ConfigError
 
 DEFAULT_DATA = "./data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
-VARIABLE_PREFIX = "TIDELOG_"
 OTHER_VARIABLES = frozenset({"TIDELOG_CONFIG", "TIDELOG_BOOTSTRAP", "TIDELOG_LOG_LEVEL", "TIDELOG_KAFKA_JARS"})
 
 SHORT_NAMES = {"data": "log.dirs", "listen": "listeners"}
 
 
-def gather(given: Given, variables: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+def gather(given: Given, variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The settings under Kafka's names, and a warning for each variable that names no setting.
 
     Raises ConfigError for a flag that isn't NAME=VALUE and for a file that can't be read.
@@ -28,7 +27,7 @@ def gather(given: Given, variables: Mapping[str, str], known: Iterable[str]) -> 
     config_file = given.config or variables.get("TIDELOG_CONFIG")
     if config_file:
         _merge(settings, read_file(config_file))
-    from_variables, warnings = read_variables(variables, known)
+    from_variables, warnings = read_variables(variables)
     _merge(settings, from_variables)
     _merge(settings, read_flags(given))
     return settings, warnings
@@ -48,23 +47,20 @@ def read_flags(given: Given) -> dict[str, str]:
     return found
 
 
-def read_variables(variables: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    names = {variable_name(name): name for name in (*SHORT_NAMES, *known)}
+def read_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    if not any(variable.startswith(PREFIX) for variable in variables):
+        return {}, []
+    names = {PREFIX + name.upper(): name for name in SHORT_NAMES} | environment_names()
     found: dict[str, str] = {}
     warnings: list[str] = []
     for variable, value in sorted(variables.items()):
-        if not variable.startswith(VARIABLE_PREFIX) or variable in OTHER_VARIABLES:
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
         if variable in names:
             found[names[variable]] = value
         else:
             warnings.append(f"the variable {variable} names no setting and is ignored")
     return found, warnings
-
-
-def variable_name(setting: str) -> str:
-    """The variable that sets it: `log.segment.bytes` is TIDELOG_LOG_SEGMENT_BYTES, `tidelog.host` TIDELOG_HOST."""
-    return VARIABLE_PREFIX + setting.removeprefix("tidelog.").replace(".", "_").upper()
 
 
 def read_file(path: str) -> dict[str, str]:

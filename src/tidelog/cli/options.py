@@ -1,0 +1,38 @@
+"""Flags that several commands share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def bootstrap_option(command: F) -> F:
+    return click.option(
+        "--bootstrap",
+        "-b",
+        envvar="TIDELOG_BOOTSTRAP",
+        default="127.0.0.1:9092",
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help="A broker to ask first.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")(
+        command
+    )
+
+
+def topic_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion: the topics of the broker, or none where nobody answers."""
+    from tidelog.client import Admin, ClientError
+
+    try:
+        found = Admin(context.params.get("bootstrap") or "127.0.0.1:9092").topics()
+    except ClientError:
+        return []
+    return [topic.name for topic in found if topic.name.startswith(incomplete)]
