@@ -1,0 +1,1 @@
+"""Requests and responses, one file an API, named as Kafka names them."""
