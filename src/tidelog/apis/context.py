@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidelog.apis.deadlines import Deadlines
     from tidelog.apis.fetch.sessions import FetchSessions
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.controller import Controller
@@ -43,6 +44,7 @@ class Services:
     store: Store
     quorum: RaftDriver
     fetch_sessions: FetchSessions
+    deadlines: Deadlines
     endpoints: dict[str, Endpoint]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.apis import SERVED, handler
 from tidelog.apis.context import Context, Services
-from tidelog.apis.produce import Producer
+from tidelog.apis.produce import ProducePath
 from tidelog.env.promise import Promise
 from tidelog.server.answers import Answer, Late, Slot
 from tidelog.wire.codec import decoder, encoder
@@ -58,10 +58,12 @@ class _Promised:
 
     __slots__ = ("_finish", "_promise", "runs_ahead")
 
-    def __init__(self, promise: Promise[Any], finish: Callable[[Promise[Any]], Answer]) -> None:
+    def __init__(
+        self, promise: Promise[Any], finish: Callable[[Promise[Any]], Answer], *, runs_ahead: bool = False
+    ) -> None:
         self._promise = promise
         self._finish = finish
-        self.runs_ahead = False
+        self.runs_ahead = runs_ahead
 
     def begin(self, slot: Slot) -> None:
         self._promise.on_done(lambda promise: slot.complete(self._finish(promise)))
@@ -71,7 +73,7 @@ class Dispatch:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._apis: dict[tuple[int, int], _Api] = {}
-        self._produce = Producer(services).handle_frame
+        self._produce = ProducePath(services).handle_frame
 
     def __call__(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
@@ -108,7 +110,8 @@ class Dispatch:
         if isinstance(response, api.response):
             return _frame(api, correlation, api.encode(response))
         if isinstance(response, Promise):
-            return _Promised(response, lambda promise: self._settled(api, context, promise))
+            ahead = key == ApiKey.PRODUCE
+            return _Promised(response, lambda promise: self._settled(api, context, promise), runs_ahead=ahead)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
     def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer:

@@ -1,0 +1,162 @@
+"""Fetch (key 1): read records, up to the high watermark, waiting for data where there is none.
+
+The first batch is returned even above the bounds; an offset inside a batch returns that batch. A fetch that finds less
+than min_bytes is parked until more comes, max_wait_ms are over, or a reason arises why nothing will come.
+
+v4 adds isolation levels; v5 the log's start; v7 sessions (KIP-227); v9 fencing by leader epoch; v11 the rack; v12 is
+flexible and tells of diverging epochs; v13 names topics by id; v15 moves the replica's id into a tagged field; v16 hints at
+the new leader (KIP-951); v17 and v18 add what followers say of themselves.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from tidelog.apis.fetch.reading import Reading
+from tidelog.apis.fetch.sessions import IDS_FROM, Key, Session
+from tidelog.apis.leader_hint import node_endpoints
+from tidelog.wire.codec import pieces
+from tidelog.wire.errors import KafkaError
+from tidelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.replica.partition import Partition
+
+FLEXIBLE_FROM = 12
+REPLICA_STATE_FROM = 15
+
+_frame_plain = Struct(">ii").pack
+_frame_flexible = Struct(">iib").pack
+
+
+def handle(context: Context, request: FetchRequest) -> Any:
+    """The answer as pieces to send, or a parked fetch."""
+    try:
+        session = context.services.fetch_sessions.resume(request, context.version)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    fetch = _Fetch(context, request, session)
+    answer = fetch.look(at_once=request.max_wait_ms <= 0)
+    return fetch if answer is None else answer
+
+
+class _Fetch:
+    """One fetch request. Parked, it is a waiter of each of its partitions."""
+
+    def __init__(self, context: Context, request: FetchRequest, session: Session | None) -> None:
+        self._context = context
+        self._session = session
+        version = context.version
+        self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
+        self._isolation = request.isolation_level
+        self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._max_wait_s = request.max_wait_ms / 1000
+        self._asked: list[tuple[Key, FetchPartition]]
+        if session is not None:
+            self._asked = list(session.partitions.items())
+        else:
+            by_id = version >= IDS_FROM
+            self._asked = [
+                ((topic.topic_id if by_id else topic.topic, partition.partition), partition)
+                for topic in request.topics
+                for partition in topic.partitions
+            ]
+        # A full answer opens the session: it tells of every partition.
+        self._tells_all = session is None or request.session_epoch == 0
+        self._parked: list[Partition] = []
+        self._slot: Any = None
+        self._timer: Any = None
+        self.done = False
+        self.runs_ahead = False
+
+    def look(self, *, at_once: bool) -> list[Any] | None:
+        """The answer, or None where it is worth waiting."""
+        context = self._context
+        reading = Reading(
+            context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes
+        )
+        answered = [(key, reading.read(key, asked)) for key, asked in self._asked]
+        if at_once or reading.urgent or reading.bytes >= self._min_bytes or not answered:
+            return self._answer(answered)
+        return None
+
+    def _answer(self, answered: list[tuple[Key, PartitionData]]) -> list[Any]:
+        context, session = self._context, self._session
+        if session is not None:
+            news = [(key, data) for key, data in answered if session.news(key, data) or self._tells_all]
+        else:
+            news = answered
+        by_id = context.version >= IDS_FROM
+        response = FetchResponse(
+            session_id=session.id if session is not None else 0,
+            responses=[
+                FetchableTopicResponse(
+                    **{"topic_id" if by_id else "topic": topic}, partitions=[data for _, data in group]
+                )
+                for topic, group in groupby(news, key=lambda item: item[0][0])
+            ],
+        )
+        if any(data.current_leader.leader_id >= 0 for _, data in news):
+            response.node_endpoints = node_endpoints(NodeEndpoint, context)
+        return frame(context.version, context.correlation_id, response)
+
+    # -- parked
+
+    def begin(self, slot: Any) -> None:
+        self._slot = slot
+        reading = Reading(self._context.services.replicas, self._context.version, -1, self._isolation, 0)
+        for key, _ in self._asked:
+            partition = reading.find(key)
+            partition.park(self)
+            self._parked.append(partition)
+        self._timer = self._context.services.env.loop.call_later(self._max_wait_s, self._expire)
+
+    def wake(self) -> None:
+        if not self.done:
+            answer = self.look(at_once=False)
+            if answer is not None:
+                self._complete(answer)
+
+    def _expire(self) -> None:
+        if not self.done:
+            answer = self.look(at_once=True)
+            assert answer is not None
+            self._complete(answer)
+
+    def _complete(self, answer: list[Any]) -> None:
+        self.done = True
+        self._timer.cancel()
+        for partition in self._parked:
+            partition.unpark(self)
+        self._slot.complete(answer)
+
+    def abandon(self) -> None:
+        """The connection has gone: wait for nothing any more."""
+        if not self.done:
+            self.done = True
+            self._timer.cancel()
+            for partition in self._parked:
+                partition.unpark(self)
+
+
+def frame(version: int, correlation_id: int, response: FetchResponse) -> list[Any]:
+    """The response as it is sent: its length and header, then bytes and slices of logs in turn."""
+    parts = pieces(FetchResponse, version)(response)
+    size = sum(map(len, parts))
+    if version >= FLEXIBLE_FROM:
+        head = _frame_flexible(size + 5, correlation_id, 0)
+    else:
+        head = _frame_plain(size + 4, correlation_id)
+    parts[0] = head + parts[0]
+    return parts

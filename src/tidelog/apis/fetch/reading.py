@@ -1,0 +1,119 @@
+"""Reading the partitions of one fetch, in their order, within its bounds."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.apis.leader_hint import hint_at_leader
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.fetch.sessions import Key
+    from tidelog.replica.partition import Partition
+    from tidelog.replica.replicas import Replicas
+
+log = logging.getLogger("tidelog.fetch")
+
+NO_EPOCH = -1
+READ_COMMITTED = 1
+CONSUMER = -1
+STORAGE_ERROR_FROM = 6  # older clients take KAFKA_STORAGE_ERROR for fatal: they are told to look for the leader again
+HINTS_FROM = 16
+
+
+class Reading:
+    """One look at all partitions. A parked fetch looks again."""
+
+    __slots__ = ("_budget", "_committed", "_need_one", "_replica_id", "_replicas", "_version", "bytes", "urgent")
+
+    def __init__(self, replicas: Replicas, version: int, replica_id: int, isolation: int, max_bytes: int) -> None:
+        self._replicas = replicas
+        self._version = version
+        self._replica_id = replica_id
+        self._committed = isolation == READ_COMMITTED
+        self._budget = max_bytes
+        self._need_one = True  # the first batch is returned even where it is larger than what was asked for
+        self.bytes = 0
+        self.urgent = False  # an error or a diverging epoch: answered without waiting for more
+
+    def find(self, key: Key) -> Partition:
+        topic, index = key
+        return self._replicas.by_id(topic, index) if isinstance(topic, bytes) else self._replicas.get(topic, index)
+
+    def read(self, key: Key, asked: FetchPartition) -> PartitionData:
+        partition = None
+        try:
+            partition = self.find(key)
+            return self._read(partition, asked)
+        except KafkaError as error:
+            code = error.code
+        except Exception:
+            log.exception("reading partition %s-%s failed", *key)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self.urgent = True
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_FROM:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answered = PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+        if (
+            self._version >= HINTS_FROM
+            and partition is not None
+            and code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+        ):
+            answered.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
+        return answered
+
+    def _read(self, partition: Partition, asked: FetchPartition) -> PartitionData:
+        partition.check_leader(asked.current_leader_epoch)
+        if self._replica_id >= 0 and self._replica_id not in partition.image.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        records = log_slice = None
+        diverging = None
+        if asked.last_fetched_epoch != NO_EPOCH:
+            diverging = self._diverging(partition, asked)
+        if diverging is None:
+            log_slice = partition.read(
+                asked.fetch_offset,
+                min(asked.partition_max_bytes, self._budget),
+                committed=self._committed,
+                at_least_one=self._need_one,
+            )
+            if log_slice is not None:
+                size = len(log_slice)
+                self._need_one = False
+                self._budget = max(0, self._budget - size)
+                self.bytes += size
+                records = log_slice
+        answered = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start,
+            aborted_transactions=[] if self._committed else None,
+            records=b"" if records is None else records,
+        )
+        if diverging is not None:
+            answered.diverging_epoch = diverging
+            self.urgent = True
+        elif self._committed and log_slice is not None:
+            answered.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in partition.log.aborted_in(asked.fetch_offset, log_slice)
+            ]
+        return answered
+
+    def _diverging(self, partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+        """Where the client's log and ours part, if the epoch it fetched last says that they do (KIP-595)."""
+        epoch, end = partition.log.epochs.end_offset_for(asked.last_fetched_epoch, partition.log.log_end)
+        if epoch < 0 or end < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+            return EpochEndOffset(epoch=epoch, end_offset=end)
+        return None

@@ -1,0 +1,119 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a consumer fetches, requests name what changed.
+
+A full fetch (epoch 0) opens a session, -1 asks for none, any other epoch goes on with one. An answer in a session names
+only partitions that have something to say: data, an error, a moved high watermark or log start. Partitions that had data
+go to the end of the session's order, so that one busy partition can't starve the others. Sessions are bounded by
+`max.incremental.fetch.session.cache.slots`; one idle for `min.incremental.fetch.session.eviction.ms` makes room.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest
+from tidelog.wire.messages.fetch import PartitionData as Answered
+
+if TYPE_CHECKING:
+    from tidelog.env import Environment
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+SESSION_ID_MAX = 2**31 - 1
+IDS_FROM = 13
+
+Key: TypeAlias = tuple[str | bytes, int]
+"""A partition as the client names it: the topic's name, or its id from version 13 on, and the index."""
+
+
+class Session:
+    """What one consumer fetches, and what it was last told."""
+
+    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions", "told")
+
+    def __init__(self, session_id: int, *, by_id: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.by_id = by_id
+        self.last_used_ms = now_ms
+        self.partitions: dict[Key, FetchPartition] = {}
+        self.told: dict[Key, tuple[int, int]] = {}  # high watermark and log start
+
+    def update(self, request: FetchRequest) -> None:
+        for topic in request.topics:
+            name = topic.topic_id if self.by_id else topic.topic
+            for partition in topic.partitions:
+                self.partitions[name, partition.partition] = partition
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if self.by_id else topic.topic
+            for index in topic.partitions:
+                self.partitions.pop((name, index), None)
+                self.told.pop((name, index), None)
+
+    def news(self, key: Key, answered: Answered) -> bool:
+        """Whether the client has to be told of this answer; remembers that it was."""
+        told = (answered.high_watermark, answered.log_start_offset)
+        changed = self.told.get(key) != told
+        # After an error the client is told the partition's state again, once the error has gone.
+        self.told[key] = (-1, told[1]) if answered.error_code else told
+        has_data = bool(answered.records)
+        if has_data and key in self.partitions:
+            self.partitions[key] = self.partitions.pop(key)
+        return has_data or changed or answered.error_code != 0 or answered.diverging_epoch.epoch >= 0
+
+
+class FetchSessions:
+    """All sessions, the least recently used first."""
+
+    def __init__(self, env: Environment, *, slots: int, eviction_ms: int) -> None:
+        self._env = env
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resume(self, request: FetchRequest, version: int) -> Session | None:
+        """The session of a request; None where it goes without. Raises the session's error."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id:
+                self._sessions.pop(request.session_id, None)
+            if request.session_epoch == FINAL_EPOCH:
+                return None
+            return self._open(request, version)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != (version >= IDS_FROM):
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(request)
+        if not session.partitions:
+            del self._sessions[session.id]
+            return None
+        session.last_used_ms = self._env.clock.now_ms()
+        self._sessions.move_to_end(session.id)
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        return session
+
+    def _open(self, request: FetchRequest, version: int) -> Session | None:
+        if not request.topics:
+            return None
+        now_ms = self._env.clock.now_ms()
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
+                return None
+            del self._sessions[oldest.id]
+        while True:
+            session_id = self._env.random.random_int(1, SESSION_ID_MAX)
+            if session_id not in self._sessions:
+                break
+        session = Session(session_id, by_id=version >= IDS_FROM, now_ms=now_ms)
+        session.update(request)
+        self._sessions[session_id] = session
+        return session

@@ -1,0 +1,102 @@
+"""ListOffsets (key 2): the offset at a time, or one of the log's marks.
+
+-1 latest (the last stable offset for read_committed), -2 earliest, -3 the record with the largest timestamp (v7),
+-4 earliest here (v8), -5 the last one in remote storage (v9), -6 the earliest one not yet there (v11). Without remote
+storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named.
+
+v1 answers with one offset; v2 knows isolation levels; v4 fences by leader epoch; v6 is flexible; v10 carries a timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.replica.partition import Partition
+
+log = logging.getLogger("tidelog.list_offsets")
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+NONE_FOUND = (-1, -1, -1)
+
+
+def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            (twice if key in seen else seen).add(key)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _one(
+                        context, request, topic.name, partition, twice=(topic.name, partition.partition_index) in twice
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _one(
+    context: Context, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, *, twice: bool
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    try:
+        if twice:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if context.version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING_UPLOAD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = context.services.replicas.get(topic, asked.partition_index)
+        partition.check_leader(asked.current_leader_epoch)
+        response.timestamp, response.offset, response.leader_epoch = _find(partition, request, asked.timestamp)
+    except KafkaError as error:
+        response.error_code = error.code
+    except Exception:
+        log.exception("looking up offsets of %s-%d failed", topic, asked.partition_index)
+        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response
+
+
+def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); all -1 where there is no such record."""
+    log_ = partition.log
+    committed = request.isolation_level == READ_COMMITTED
+    end = partition.last_stable_offset if committed else partition.high_watermark
+    if timestamp == LATEST:
+        if request.replica_id == DEBUGGING_CONSUMER:
+            end = log_.log_end
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log_.log_start, log_.epochs.epoch_for(log_.log_start)
+    if timestamp == LATEST_TIERED:
+        return -1, -1, -1
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        return -1, -1, -1
+    found = log_.max_timestamp(end) if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end)
+    return found if found is not None and found[1] < end else NONE_FOUND

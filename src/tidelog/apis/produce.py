@@ -1,0 +1,330 @@
+"""Produce (key 0): append record batches.
+
+acks=0 gets no answer at all (an error closes the connection, which is all that a client can notice), acks=1 is answered
+after the write, acks=all when the high watermark has passed the batch. Errors are told for each partition.
+
+v4 may answer KAFKA_STORAGE_ERROR; v5 adds the log's start; v7 allows zstd; v8 adds record errors (KIP-467); v9 is
+flexible; v10 hints at the new leader (KIP-951); v11 and v12 belong to transactions (KIP-890); v13 names topics by id.
+ApiVersions advertises it from 0, since an old librdkafka looks for that, though 3 is the lowest that works.
+
+The usual request of librdkafka, one partition of one topic, has a path of its own: it reads the frame where it lies and
+writes the answer with one Struct. Whatever it doesn't know goes through the compiled codec, which is its oracle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any
+
+from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
+from tidelog.env.promise import Promise
+from tidelog.log.validate import InvalidRecordError
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
+from tidelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context, Services
+    from tidelog.replica.partition import Partition
+
+log = logging.getLogger("tidelog.produce")
+
+ADMIN_CLIENT_ID = "__admin_client"
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+FLEXIBLE_FROM = 9
+IDS_FROM = 13
+TARGETS_MAX = 20_000
+
+_read_i16 = Struct(">h").unpack_from
+_read_i32 = Struct(">i").unpack_from
+# Header tags, transactional id, acks, timeout, number of topics + 1, length of the topic's name + 1.
+_HEAD = Struct(">BBhiBB")
+_read_head = _HEAD.unpack_from
+_HEAD_BYTES = _HEAD.size - 1  # the name's length also begins the key of `_targets`
+
+
+class ProducePath:
+    """The fast path: what comes in this shape again and again is looked up by its bytes."""
+
+    def __init__(self, services: Services) -> None:
+        self._replicas = services.replicas
+        self._now_ms = services.env.clock.now_ms
+        self._deadlines = services.deadlines
+        self._targets: dict[bytes, tuple[Partition, int, bytes, Callable[..., bytes], int]] = {}
+        services.replicas.forget.append(self._targets.clear)
+
+    def handle_frame(self, buffer: memoryview, start: int, end: int, version: int, correlation_id: int) -> Any:
+        """The answer to a frame, or NotImplemented where the general way has to be taken."""
+        if not FLEXIBLE_FROM <= version < IDS_FROM:
+            return NotImplemented
+        try:
+            client_bytes: int = _read_i16(buffer, start + 8)[0]
+            pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
+            tags, transactional, acks, timeout_ms, topics, name_bytes = _read_head(buffer, pos)
+            if tags or transactional or topics != 2 or name_bytes > 127 or not -1 <= acks <= 1:
+                return NotImplemented
+            pos += _HEAD_BYTES
+            after = pos + name_bytes + 5
+            key = bytes(buffer[pos:after])
+            target = self._targets.get(key)
+            if target is None:
+                target = self._find(key, name_bytes)
+                if target is None:
+                    return NotImplemented
+            size = buffer[after]
+            after += 1
+            if size > 127:
+                size, after = _rest_of_uvarint(buffer, size, after)
+        except (StructError, IndexError):
+            return NotImplemented
+        stop = after + size - 1
+        if stop + 3 != end or buffer[stop:end] != b"\0\0\0":
+            return NotImplemented
+        partition, index, name, pack, frame_bytes = target
+        try:
+            base, next_offset, time_ms = partition.append(buffer, after, stop, acks, self._now_ms())
+        except KafkaError:
+            # Rare, so let the general way say it: nothing was written, and it comes to the same error.
+            return NotImplemented
+        if acks == 0:
+            return None
+        if acks < 0 and partition.high_watermark < next_offset:
+            answer = _LateAck(partition, next_offset, base, time_ms, target, correlation_id)
+            self._deadlines.add(timeout_ms, answer)
+            return answer
+        return pack(frame_bytes, correlation_id, 0, 2, name, index, 0, base, time_ms, partition.log.log_start, *_TAIL)
+
+    def _find(self, key: bytes, name_bytes: int) -> tuple[Partition, int, bytes, Callable[..., bytes], int] | None:
+        """Resolve and remember: `key` is the topic's name, a count of one partition, and its index, as in the frame."""
+        name, count, index = key[1:name_bytes], key[name_bytes], _read_i32(key, name_bytes + 1)[0]
+        if count != 2:
+            return None
+        try:
+            topic = name.decode()
+            if topic in INTERNAL_TOPICS:
+                return None
+            partition = self._replicas.get(topic, index)
+        except (KafkaError, UnicodeDecodeError):
+            return None
+        # Correlation id, header tags, one topic, its name, one partition: index, error, base offset, append time,
+        # log start, no record errors, no message, tags; tags of the topic; throttle time, tags.
+        layout = Struct(f">iiBB{name_bytes + 1}sihqqqBBBBiB")
+        if len(self._targets) >= TARGETS_MAX:
+            self._targets.clear()
+        target = (partition, index, key[: name_bytes + 1], layout.pack, layout.size - 4)
+        self._targets[key] = target
+        return target
+
+
+_TAIL = (1, 0, 0, 0, 0, 0)
+
+
+def _rest_of_uvarint(buffer: memoryview, first: int, pos: int) -> tuple[int, int]:
+    value, shift = first & 0x7F, 7
+    while shift <= 28:
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    raise IndexError
+
+
+class _LateAck:
+    """The answer of the fast path that waits for the high watermark."""
+
+    __slots__ = (
+        "_base",
+        "_correlation_id",
+        "_next",
+        "_partition",
+        "_slot",
+        "_target",
+        "_time_ms",
+        "done",
+        "runs_ahead",
+    )
+
+    def __init__(
+        self,
+        partition: Partition,
+        next_offset: int,
+        base: int,
+        time_ms: int,
+        target: tuple[Partition, int, bytes, Callable[..., bytes], int],
+        correlation_id: int,
+    ) -> None:
+        self._partition = partition
+        self._next = next_offset
+        self._base = base
+        self._time_ms = time_ms
+        self._target = target
+        self._correlation_id = correlation_id
+        self._slot: Any = None
+        self.done = False
+        self.runs_ahead = True
+
+    def begin(self, slot: Any) -> None:
+        self._slot = slot
+        self._partition.wait_for_ack(self._next, self._complete)
+
+    def expire(self) -> None:
+        self._complete(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _complete(self, code: ErrorCode) -> None:
+        if self.done:
+            return
+        self.done = True
+        partition, index, name, pack, frame_bytes = self._target
+        base, time_ms, log_start = self._base, self._time_ms, partition.log.log_start
+        if code:
+            base = time_ms = log_start = -1
+        self._slot.complete(
+            pack(frame_bytes, self._correlation_id, 0, 2, name, index, int(code), base, time_ms, log_start, *_TAIL)
+        )
+
+
+# -- the general way
+
+
+def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
+    """Any request, in any version: append to each partition, wait for those that need it, answer all at once."""
+    if not -1 <= request.acks <= 1:
+        response = ProduceResponse(responses=[_refused(topic) for topic in request.topic_data])
+        return response if request.acks else None
+    appends = _Appends(context, request)
+    if request.acks == 0:
+        if appends.failed is not None:
+            raise MalformedError(f"produce with acks=0: {appends.failed}; closing is all that such a client notices")
+        return None
+    if not appends.waiting:
+        return appends.answer()
+    context.services.deadlines.add(request.timeout_ms, appends)
+    return appends.promise
+
+
+def _refused(topic: TopicProduceData) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_responses=[
+            PartitionProduceResponse(index=partition.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1)
+            for partition in topic.partition_data
+        ],
+    )
+
+
+class _Appends:
+    """The appends of one request, and the answer once the last of them is acknowledged."""
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self._context = context
+        self._acks = request.acks
+        self.failed: str | None = None
+        self.waiting = 0
+        self.done = False
+        self.promise: Promise[ProduceResponse] = Promise()
+        self._pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        self._response = ProduceResponse(responses=[self._topic(topic) for topic in request.topic_data])
+        self._wait()
+
+    def _topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        return TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[self._partition(topic, partition) for partition in topic.partition_data],
+        )
+
+    def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        response = PartitionProduceResponse(index=data.index, base_offset=-1)
+        try:
+            self._append(topic, data, response)
+        except KafkaError as error:
+            response.error_code = error.code
+            response.error_message = error.message
+            if isinstance(error, InvalidRecordError):
+                response.record_errors = [
+                    BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                    for index, message in error.record_errors
+                ]
+            self.failed = f"{topic.name or topic.topic_id.hex()}-{data.index}: {error.code.name} {error.message or ''}"
+        except Exception:
+            log.exception("append to %s-%d failed", topic.name or topic.topic_id.hex(), data.index)
+            response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            self.failed = f"{topic.name}-{data.index}: an internal error"
+        return response
+
+    def _append(self, topic: TopicProduceData, data: PartitionProduceData, response: PartitionProduceResponse) -> None:
+        context = self._context
+        replicas = context.services.replicas
+        if context.version >= IDS_FROM:
+            partition = replicas.by_id(topic.topic_id, data.index)
+        else:
+            partition = replicas.get(topic.name, data.index)
+        if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own topic")
+        records = data.records
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no records were sent for this partition")
+        view = memoryview(records)
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        try:
+            now_ms = context.services.env.clock.now_ms()
+            base, next_offset, time_ms = partition.append(view, 0, len(view), self._acks, now_ms)
+        except KafkaError as error:
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                response.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
+            raise
+        response.base_offset = base
+        response.log_append_time_ms = time_ms
+        response.log_start_offset = partition.log.log_start
+        if self._acks < 0 and partition.high_watermark < next_offset:
+            self._pending.append((partition, next_offset, response))
+
+    def _wait(self) -> None:
+        self.waiting = len(self._pending)
+        for partition, next_offset, response in self._pending:
+            partition.wait_for_ack(next_offset, partial(self._acked, response))
+
+    def _acked(self, response: PartitionProduceResponse, code: ErrorCode) -> None:
+        if self.done:
+            return
+        if code:
+            _fail(response, code)
+        self.waiting -= 1
+        if not self.waiting:
+            self.done = True
+            self.promise.resolve(self.answer())
+
+    def expire(self) -> None:
+        self.done = True
+        for partition, next_offset, response in self._pending:
+            if not response.error_code and partition.high_watermark < next_offset:
+                _fail(response, ErrorCode.REQUEST_TIMED_OUT)
+        self.promise.resolve(self.answer())
+
+    def answer(self) -> ProduceResponse:
+        response = self._response
+        if any(p.current_leader.leader_id >= 0 for t in response.responses for p in t.partition_responses):
+            response.node_endpoints = node_endpoints(NodeEndpoint, self._context)
+        return response
+
+
+def _fail(response: PartitionProduceResponse, code: ErrorCode) -> None:
+    response.error_code = code
+    response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
