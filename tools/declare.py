@@ -132,7 +132,8 @@ def class_names(structs: list[Struct]) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     for struct in structs:
         clash = any(other.name == struct.name and not same(other, struct) for other in structs)
-        prefix = "Request" if struct.owner.endswith("Request") else "Response" if clash else ""
+        kinds = [kind for kind in ("Request", "Response") if struct.owner.endswith(kind)]
+        prefix = kinds[0] if kinds else struct.owner
         names[struct.owner, struct.name] = (prefix if clash else "") + struct.name
     return names
 

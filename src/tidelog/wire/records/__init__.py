@@ -1,0 +1,1 @@
+"""What logs hold, as opposed to what connections carry: metadata and control records."""
