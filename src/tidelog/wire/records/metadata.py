@@ -46,7 +46,6 @@ from tidelog.wire.records.topics import (
 from tidelog.wire.schema import schema
 
 __all__ = [
-    "Record",
     "AbortTransactionRecord",
     "AccessControlEntryRecord",
     "BeginTransactionRecord",
@@ -62,6 +61,7 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "Record",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
