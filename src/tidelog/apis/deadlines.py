@@ -23,7 +23,7 @@ class Expiring(Protocol):
 
 
 class Deadlines:
-    __slots__ = ("_clock", "_loop", "_looking", "_queues")
+    __slots__ = ("_clock", "_looking", "_loop", "_queues")
 
     def __init__(self, env: Environment) -> None:
         self._clock = env.clock

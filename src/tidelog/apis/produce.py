@@ -182,6 +182,9 @@ class _LateAck:
         self._slot = slot
         self._partition.wait_for_ack(self._next, self._complete)
 
+    def abandon(self) -> None:
+        self.done = True
+
     def expire(self) -> None:
         self._complete(ErrorCode.REQUEST_TIMED_OUT)
 

@@ -28,10 +28,11 @@ Answer: TypeAlias = "bytes | list[bytes | Sendable] | None"
 class Slot:
     """The place of one answer that comes later. `complete` is called once; None: the request gets no answer."""
 
-    __slots__ = ("_changed", "answer", "ready", "runs_ahead")
+    __slots__ = ("_changed", "answer", "late", "ready", "runs_ahead")
 
-    def __init__(self, changed: Callable[[], None], *, runs_ahead: bool) -> None:
+    def __init__(self, changed: Callable[[], None], late: "Late | None", *, runs_ahead: bool) -> None:
         self._changed = changed
+        self.late = late
         self.answer: Answer = None
         self.ready = False
         self.runs_ahead = runs_ahead
@@ -49,6 +50,10 @@ class Late(Protocol):
     runs_ahead: bool
 
     def begin(self, slot: Slot) -> None: ...
+
+    def abandon(self) -> None:
+        """The connection has gone: nobody waits for the answer any more."""
+        ...
 
 
 Slots: TypeAlias = deque[Slot]

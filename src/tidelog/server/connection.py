@@ -114,7 +114,10 @@ class Connection:
         if self._frame is not None:
             self._host.buffers.give_back(self._frame)
             self._frame = None
-        self._slots.clear()
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.late is not None and not slot.ready:
+                slot.late.abandon()
         self._host.closed(self, reason)
 
     def stop_reading(self) -> None:
@@ -243,11 +246,11 @@ class Connection:
             if not self._slots:
                 self._outbox.send(answer)
                 return
-            slot = Slot(self._slot_ready, runs_ahead=True)
+            slot = Slot(self._slot_ready, None, runs_ahead=True)
             slot.answer, slot.ready = answer, True
             self._slots.append(slot)
             return
-        slot = Slot(self._slot_ready, runs_ahead=answer.runs_ahead)
+        slot = Slot(self._slot_ready, answer, runs_ahead=answer.runs_ahead)
         self._slots.append(slot)
         answer.begin(slot)
 

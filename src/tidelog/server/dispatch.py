@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.apis import SERVED, handler
 from tidelog.apis.context import Context, Services
+from tidelog.apis.fetch.path import FetchPath
 from tidelog.apis.produce import ProducePath
 from tidelog.env.promise import Promise
 from tidelog.server.answers import Answer, Late, Slot
@@ -68,19 +69,24 @@ class _Promised:
     def begin(self, slot: Slot) -> None:
         self._promise.on_done(lambda promise: slot.complete(self._finish(promise)))
 
+    def abandon(self) -> None:
+        """What was begun is done all the same; its answer goes nowhere."""
+
 
 class Dispatch:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._apis: dict[tuple[int, int], _Api] = {}
         self._produce = ProducePath(services).handle_frame
+        self._fetch = FetchPath(services).handle_frame
 
     def __call__(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
             raise MalformedError(f"a frame of {end - start} bytes is too short for a request header")
         key, version, correlation_id = _read_start(buffer, start)
-        if key == 0:
-            answer = self._produce(buffer, start, end, version, correlation_id)
+        if key <= 1:
+            fast = self._fetch if key else self._produce
+            answer = fast(buffer, start, end, version, correlation_id)
             if answer is not NotImplemented:
                 return answer
         return self._handle(connection, buffer, start, end, key, version, correlation_id)

@@ -4,8 +4,8 @@ The first batch is returned even above the bounds; an offset inside a batch retu
 than min_bytes is parked until more comes, max_wait_ms are over, or a reason arises why nothing will come.
 
 v4 adds isolation levels; v5 the log's start; v7 sessions (KIP-227); v9 fencing by leader epoch; v11 the rack; v12 is
-flexible and tells of diverging epochs; v13 names topics by id; v15 moves the replica's id into a tagged field; v16 hints at
-the new leader (KIP-951); v17 and v18 add what followers say of themselves.
+flexible and tells of diverging epochs; v13 names topics by id; v15 moves the replica's id into a tagged field; v16
+hints at the new leader (KIP-951); v17 and v18 add what followers say of themselves.
 """
 
 from __future__ import annotations
@@ -97,13 +97,10 @@ class _Fetch:
             news = [(key, data) for key, data in answered if session.news(key, data) or self._tells_all]
         else:
             news = answered
-        by_id = context.version >= IDS_FROM
         response = FetchResponse(
             session_id=session.id if session is not None else 0,
             responses=[
-                FetchableTopicResponse(
-                    **{"topic_id" if by_id else "topic": topic}, partitions=[data for _, data in group]
-                )
+                _topic(topic, [data for _, data in group])
                 for topic, group in groupby(news, key=lambda item: item[0][0])
             ],
         )
@@ -150,6 +147,12 @@ class _Fetch:
                 partition.unpark(self)
 
 
+def _topic(topic: str | bytes, partitions: list[PartitionData]) -> FetchableTopicResponse:
+    if isinstance(topic, bytes):
+        return FetchableTopicResponse(topic_id=topic, partitions=partitions)
+    return FetchableTopicResponse(topic=topic, partitions=partitions)
+
+
 def frame(version: int, correlation_id: int, response: FetchResponse) -> list[Any]:
     """The response as it is sent: its length and header, then bytes and slices of logs in turn."""
     parts = pieces(FetchResponse, version)(response)
@@ -158,5 +161,4 @@ def frame(version: int, correlation_id: int, response: FetchResponse) -> list[An
         head = _frame_flexible(size + 5, correlation_id, 0)
     else:
         head = _frame_plain(size + 4, correlation_id)
-    parts[0] = head + parts[0]
-    return parts
+    return [head, *parts]

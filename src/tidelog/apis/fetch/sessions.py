@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): the broker remembers what a consumer fetches, requests name what changed.
 
 A full fetch (epoch 0) opens a session, -1 asks for none, any other epoch goes on with one. An answer in a session names
-only partitions that have something to say: data, an error, a moved high watermark or log start. Partitions that had data
-go to the end of the session's order, so that one busy partition can't starve the others. Sessions are bounded by
+only partitions that have something to say: data, an error, a moved high watermark or log start. Partitions that had
+data go to the end of the session's order, so that a busy one can't starve the others. Sessions are bounded by
 `max.incremental.fetch.session.cache.slots`; one idle for `min.incremental.fetch.session.eviction.ms` makes room.
 """
 
