@@ -144,8 +144,20 @@ def _slotted(cls: type[T], key: int | None, versions: str, flexible: str) -> typ
     body["__eq__"] = _equal
     body["__hash__"] = None
     body["__repr__"] = _text
+    body["__dataclass_fields__"] = _DataclassFields()
     body["__wire__"] = Declaration(key, versions, flexible, annotations, specs)
     return cast("type[T]", type(cls.__name__, cls.__bases__, body))
+
+
+class _DataclassFields:
+    """What makes `dataclasses.fields`, `replace` and `asdict` work on declared classes; worked out when first asked."""
+
+    def __get__(self, _instance: object, cls: type) -> Any:
+        from tidelog.wire.schema import dataclass_fields
+
+        fields = dataclass_fields(cls)
+        cast(Any, cls).__dataclass_fields__ = fields
+        return fields
 
 
 def _init_first(self: Any, **values: Any) -> None:

@@ -205,3 +205,18 @@ def compile_init(cls: type) -> Callable[..., None]:
     init = cast(Callable[..., None], scope["__init__"])
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def dataclass_fields(cls: type) -> dict[str, Any]:
+    """The fields of a declared class as the `dataclasses` module knows them."""
+    from dataclasses import field, make_dataclass
+
+    annotations = declaration(cls).annotations
+    parts: list[tuple[str, Any, Any]] = []
+    for each in schema(cls).fields:
+        if each.factory is not None:
+            parts.append((each.name, annotations[each.name], field(default_factory=each.factory)))
+        else:
+            parts.append((each.name, annotations[each.name], field(default=each.default)))
+    made = cast(Any, make_dataclass(cls.__name__, parts, kw_only=True, init=False, repr=False, eq=False))
+    return cast("dict[str, Any]", made.__dataclass_fields__)
