@@ -21,15 +21,15 @@ READ_COMMITTED = 1
 PARTITIONS_MAX = 20_000
 
 _read_i16 = Struct(">h").unpack_from
-# Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1, topic id, number
-# of partitions + 1, index, current leader epoch, offset, last fetched epoch, log start, max bytes, then tags of the
-# partition and the topic, no forgotten topics, no rack, tags.
+# Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1, topic id,
+# number of partitions + 1, index, current leader epoch, offset, last fetched epoch, log start, max bytes, then tags of
+# the partition and the topic, no forgotten topics, no rack, tags.
 _REQUEST = Struct(">BiiibiiB16sBiiqiqi5s")
 _read_request = _REQUEST.unpack_from
 _REQUEST_BYTES = _REQUEST.size
 _REQUEST_TAIL = b"\0\0\1\1\0"
-# Length, correlation id, header tags, throttle time, error, session id, one topic, its id, one partition, index, error, high
-# watermark, last stable offset, log start, aborted transactions, preferred replica; the length of the records follows.
+# Length, correlation id, header tags, throttle time, error, session id, one topic, its id, one partition, index, error,
+# high watermark, last stable offset, log start, aborted transactions, preferred replica; then the records' length.
 _RESPONSE = Struct(">iiBihiB16sBihqqqBi")
 _write_response = _RESPONSE.pack
 _RESPONSE_BYTES = _RESPONSE.size - 4
