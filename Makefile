@@ -4,7 +4,7 @@
 
 PY := .venv/bin/python
 READY := .venv/.ready
-PYTEST := $(PY) -m pytest -n auto --maxprocesses 4 --dist worksteal -q
+PYTEST := $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup -q
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20

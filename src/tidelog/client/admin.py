@@ -9,7 +9,7 @@ import confluent_kafka.admin
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
 from tidelog.client.connect import REQUEST_TIMEOUT_S, settings
-from tidelog.client.errors import from_kafka
+from tidelog.client.errors import ClientError, from_kafka
 
 T = TypeVar("T")
 
@@ -82,14 +82,17 @@ class Admin:
 
     def topics(self) -> list[Topic]:
         """Every topic with its partitions, by name."""
-        found = self._metadata(None)
+        found = self._metadata()
         return [self._topic(found[name]) for name in sorted(found)]
 
     def topic(self, name: str) -> Topic:
         """One topic with its partitions, their first and next offsets, and the configs that were set for it."""
-        found = self._metadata(name)[name]
-        if found.error is not None:
-            raise from_kafka(found.error, self._bootstrap, f"describe topic {name}")
+        found = self._metadata().get(name)
+        if found is None:
+            raise ClientError(
+                f"there is no topic {name}",
+                "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one",
+            )
         plain = self._topic(found)
         starts = self._offsets(plain, library.OffsetSpec.earliest())
         ends = self._offsets(plain, library.OffsetSpec.latest())
@@ -99,16 +102,12 @@ class Admin:
         ]
         return Topic(name, partitions, self._topic_id(name), self._configs(name))
 
-    def _metadata(self, name: str | None) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
+        """All topics: to ask for one by its name could make the broker create it."""
         try:
-            listed = (
-                self._client.list_topics(name, timeout=REQUEST_TIMEOUT_S)
-                if name
-                else self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
-            )
+            return self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         except KafkaException as error:
             raise from_kafka(error, self._bootstrap, "list the topics") from None
-        return listed.topics
 
     def _topic(self, found: Any) -> Topic:
         partitions = [
@@ -119,7 +118,8 @@ class Admin:
 
     def _topic_id(self, name: str) -> str | None:
         described = self._client.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)
-        return str(self._wait(described[name], f"describe topic {name}").topic_id)
+        text = str(self._wait(described[name], f"describe topic {name}").topic_id)
+        return text.replace("+", "-").replace("/", "_")  # as Kafka's own tools and files write it
 
     def _configs(self, name: str) -> dict[str, str]:
         resource = library.ConfigResource(library.ResourceType.TOPIC, name)
