@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tidelog.apis.fetch.sessions import FetchSessions
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.controller import Controller
-    from tidelog.controller.producer_ids import ProducerIds
+    from tidelog.apis.producer_ids import ProducerIds
     from tidelog.env import Environment
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower

@@ -187,6 +187,11 @@ class Partition:
         for waiter in list(self._fetches or ()):
             waiter.wake()
 
+    def expire_fetches(self) -> None:
+        """The broker stops: whoever waits is answered now."""
+        for waiter in list(self._fetches or ()):
+            waiter.expire()
+
     # -- what the log tells
 
     def durable_advanced(self, log: Log) -> None:

@@ -16,6 +16,10 @@ class FetchWaiter(Protocol):
 
     def wake(self) -> None: ...
 
+    def expire(self) -> None:
+        """Answer with what there is now."""
+        ...
+
 
 class AckQueue:
     """Producers that wait until the high watermark has passed their batches, in the order of their offsets."""

@@ -117,7 +117,7 @@ class _Fetch:
             partition = reading.find(key)
             partition.park(self)
             self._parked.append(partition)
-        self._timer = self._context.services.env.loop.call_later(self._max_wait_s, self._expire)
+        self._timer = self._context.services.env.loop.call_later(self._max_wait_s, self.expire)
 
     def wake(self) -> None:
         if not self.done:
@@ -125,7 +125,7 @@ class _Fetch:
             if answer is not None:
                 self._complete(answer)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         if not self.done:
             answer = self.look(at_once=True)
             assert answer is not None
