@@ -4,7 +4,6 @@
 whatever arrives, and holds no more than one unfinished frame.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 
 from tidelog.wire.errors import MalformedError
@@ -44,9 +43,9 @@ class FrameReader:
     """Gathers frames from pieces of any size.
 
     >>> reader = FrameReader(size_max=100)
-    >>> list(reader.feed(framed(b"one") + framed(b"two")[:5]))
+    >>> reader.feed(framed(b"one") + framed(b"two")[:5])
     [b'one']
-    >>> list(reader.feed(b"wo"))
+    >>> reader.feed(b"wo")
     [b'two']
     """
 
@@ -61,18 +60,17 @@ class FrameReader:
         """Bytes of the frame that is not whole yet, its size included."""
         return len(self._held)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """The contents of each frame that `data` completes. Exhaust it before feeding again.
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+        """The contents of each frame that `data` completes.
 
         After a MalformedError where the next frame begins is unknown: the connection is of no more use.
         """
         held = self._held
         held += data
+        frames: list[bytes] = []
         pos = 0
-        try:
-            while (end := frame_end(held, pos, len(held), self._size_max)) is not None and end <= len(held):
-                frame = bytes(held[pos + SIZE_BYTES : end])
-                pos = end
-                yield frame
-        finally:
-            del held[:pos]
+        while (end := frame_end(held, pos, len(held), self._size_max)) is not None and end <= len(held):
+            frames.append(bytes(held[pos + SIZE_BYTES : end]))
+            pos = end
+        del held[:pos]
+        return frames

@@ -1,6 +1,6 @@
 """The headers before each request and response.
 
-Requests: v1, and v2 with tagged fields where the API's version is flexible; the client id has a two-byte length in both.
+Requests: v1, and v2 with tagged fields where the API's version is flexible; both give the client id a two-byte length.
 Responses: v0, and v1 with tagged fields where flexible; except ApiVersions, whose answers always have v0, so that a
 client which doesn't know the broker's versions yet can read them.
 """
