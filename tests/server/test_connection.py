@@ -1,0 +1,240 @@
+"""A connection over a real socket: frames cut anywhere, answers in order, back-pressure, bounds.
+
+The host here answers each frame with what the frame itself says: `now:X` with X at once, `late:X` when the test
+completes it, `ahead:X` likewise without holding back later frames, `none:` with nothing.
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
+import pytest
+
+from tidelog.env.real import real_environment
+from tidelog.server.buffers import Buffers
+from tidelog.server.connection import Connection
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Late:
+    def __init__(self, name: bytes, *, runs_ahead: bool) -> None:
+        self.name = name
+        self.runs_ahead = runs_ahead
+        self.abandoned = False
+        self.slot = None
+
+    def begin(self, slot) -> None:
+        self.slot = slot
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+class Host:
+    def __init__(self, loop, *, bytes_max: int = -1) -> None:
+        self.loop = loop
+        self.buffers = Buffers(bytes_max)
+        self.frame_bytes_max = 8 << 20
+        self.requests_max = 5
+        self.seen: list[bytes] = []
+        self.late: dict[bytes, Late] = {}
+        self.waiting: list[Connection] = []
+        self.reason: str | None = None
+        self.gone = False
+
+    def dispatch(self, connection, buffer, start, end):
+        payload = bytes(buffer[start:end])
+        self.seen.append(payload)
+        kind, _, name = payload.partition(b":")
+        if kind in (b"late", b"ahead"):
+            self.late[name] = Late(name, runs_ahead=kind == b"ahead")
+            return self.late[name]
+        return None if kind == b"none" else framed(name)
+
+    def wait_for_buffers(self, connection) -> None:
+        self.waiting.append(connection)
+
+    def closed(self, connection, reason) -> None:
+        self.reason, self.gone = reason, True
+
+
+class Pair:
+    """A client's blocking end, and the connection at the other."""
+
+    def __init__(self, **options) -> None:
+        self.loop = asyncio.new_event_loop()
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.client.settimeout(5)
+        self.host = Host(real_environment(self.loop).loop, **options)
+        self.connection = Connection(self.host, ours, "peer", "PLAINTEXT", 1, 0.0)
+        self._received = b""
+
+    def turn(self, times: int = 5) -> None:
+        for _ in range(times):
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+
+    def send(self, data: bytes) -> None:
+        view = memoryview(data)
+        self.client.setblocking(False)
+        while view:
+            with suppress(BlockingIOError):
+                view = view[self.client.send(view) :]
+            with suppress(BlockingIOError, ConnectionError):
+                self._received += self.client.recv(1 << 20)
+            self.turn(1)
+        self.turn()
+
+    def answers(self) -> list[bytes]:
+        """All whole answers that have come."""
+        self.turn()
+        self.client.setblocking(False)
+        while True:
+            try:
+                data = self.client.recv(1 << 20)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            self._received += data
+            self.turn(1)
+        found = []
+        while len(self._received) >= 4:
+            size = struct.unpack_from(">i", self._received)[0]
+            if len(self._received) < 4 + size:
+                break
+            found.append(self._received[4 : 4 + size])
+            self._received = self._received[4 + size :]
+        return found
+
+    def complete(self, name: bytes, answer: bytes) -> None:
+        self.host.late[name].slot.complete(framed(answer))
+        self.turn()
+
+
+@pytest.fixture
+def pair():
+    made = Pair()
+    yield made
+    made.connection.close()
+    made.client.close()
+    made.loop.close()
+
+
+def test_frames_cut_anywhere_are_put_together(pair):
+    stream = framed(b"now:first") + framed(b"now:second")
+    for byte in stream:
+        pair.send(bytes([byte]))
+    assert pair.answers() == [b"first", b"second"]
+
+
+def test_many_frames_in_one_read_are_answered_in_order(pair):
+    pair.send(b"".join(framed(b"now:%d" % number) for number in range(500)))
+    assert pair.answers() == [b"%d" % number for number in range(500)]
+
+
+def test_a_late_answer_holds_back_the_frames_behind_it(pair):
+    pair.send(framed(b"late:a") + framed(b"now:b"))
+    assert pair.answers() == []
+    assert pair.host.seen == [b"late:a"]
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!", b"b"]
+
+
+def test_requests_that_run_ahead_are_dispatched_but_answered_in_order(pair):
+    pair.send(framed(b"ahead:a") + framed(b"ahead:b") + framed(b"now:c"))
+    assert pair.host.seen == [b"ahead:a", b"ahead:b", b"now:c"]
+    pair.complete(b"b", b"b!")
+    assert pair.answers() == []
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!", b"b!", b"c"]
+
+
+def test_running_ahead_is_bounded(pair):
+    pair.send(b"".join(framed(b"ahead:%d" % number) for number in range(9)))
+    assert len(pair.host.seen) == 5
+    for number in range(9):
+        pair.complete(b"%d" % number, b"%d!" % number)
+    assert pair.answers() == [b"%d!" % number for number in range(9)]
+
+
+def test_a_request_without_answer_leaves_no_gap(pair):
+    pair.send(framed(b"none:") + framed(b"now:a") + framed(b"ahead:b") + framed(b"none:") + framed(b"now:c"))
+    pair.complete(b"b", b"b!")
+    assert pair.answers() == [b"a", b"b!", b"c"]
+
+
+def test_large_frames_come_whole_between_small_ones(pair):
+    large = [b"now:" + bytes([65 + number]) * size for number, size in enumerate((70_000, 1 << 20, 3 << 20))]
+    pair.send(framed(b"now:x") + b"".join(framed(frame) + framed(b"now:y") for frame in large))
+    received = pair.answers()
+    assert received == [b"x", large[0][4:], b"y", large[1][4:], b"y", large[2][4:], b"y"]
+    assert pair.host.buffers.lent_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, (8 << 20) + 1])
+def test_an_impossible_length_closes_the_connection_and_says_why(pair, size):
+    pair.send(struct.pack(">i", size) + b"x")
+    assert pair.host.gone
+    assert "socket.request.max.bytes" in pair.host.reason
+
+
+def test_a_claimed_length_allocates_nothing_to_speak_of(pair):
+    pair.send(struct.pack(">i", 8 << 20) + b"now:x")
+    assert pair.connection.half_frame
+    assert pair.host.buffers.lent_bytes == 1 << 20
+
+
+def test_when_the_client_goes_late_answers_are_abandoned(pair):
+    pair.send(framed(b"late:a"))
+    pair.client.close()
+    pair.turn()
+    assert not pair.host.gone  # nothing is read while a request is under way
+    pair.connection.close()
+    assert pair.host.late[b"a"].abandoned
+
+
+def test_reading_stops_while_the_client_takes_no_answers(pair):
+    answer = b"now:" + b"z" * 200_000
+    sent = 0
+    pair.client.setblocking(False)
+    stream = framed(answer)
+    for _ in range(200):
+        with suppress(BlockingIOError):
+            sent += pair.client.send(stream[sent % len(stream) :])
+        pair.turn(1)
+    dispatched = len(pair.host.seen)
+    assert dispatched < 20
+    pair.turn(50)
+    assert len(pair.host.seen) == dispatched
+    assert b"".join(pair.answers()) == b"z" * 200_000 * len(pair.host.seen)
+
+
+def test_without_memory_for_a_large_frame_the_connection_waits(pair):
+    pair.host.buffers.bytes_max = 1
+    pair.host.buffers.lent_bytes = 1
+    frame = b"now:" + b"q" * 100_000
+    pair.client.setblocking(False)
+    pair.client.send(framed(frame)[:50_000])
+    pair.turn()
+    assert pair.host.waiting == [pair.connection]
+    pair.host.buffers.lent_bytes = 0
+    pair.connection.buffers_free()
+    pair.send(framed(frame)[50_000:])
+    assert pair.answers() == [frame[4:]]
+
+
+def test_when_the_broker_stops_what_was_accepted_is_answered_and_nothing_more(pair):
+    pair.send(framed(b"ahead:a"))
+    pair.connection.stop_reading()
+    pair.client.send(framed(b"now:b"))
+    pair.turn()
+    assert pair.connection.busy
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!"]
+    assert not pair.connection.busy
