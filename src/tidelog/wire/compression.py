@@ -149,7 +149,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
 def _decompress_snappy(data: Buffer, limit: int) -> bytes | bytearray:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit)
+        return _decompress_snappy_block(view, limit, limit)
     out = bytearray()
     pos = len(_XERIAL_HEADER)
     end = len(view)
@@ -163,18 +163,18 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes | bytearray:
         pos += 4
         if size < 0 or size > end - pos:
             raise CompressionError(f"corrupt snappy data: a block claims {size} bytes where {end - pos} remain")
-        out += _decompress_snappy_block(view[pos : pos + size], limit - len(out))
+        out += _decompress_snappy_block(view[pos : pos + size], limit - len(out), limit)
         pos += size
     return out
 
 
-def _decompress_snappy_block(block: memoryview, limit: int) -> bytearray:
+def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytearray:
     snappy = _cramjam().snappy
     try:
         size: int = snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_RATIO_MAX:
             raise CompressionError(f"corrupt snappy data: {len(block)} bytes claim to inflate to {size}")
-        if size > limit:
+        if size > room:
             raise _too_large(limit)
         out = bytearray(size)
         if size:
