@@ -1,0 +1,81 @@
+"""Bytes that are no message: one clear error, never another exception, never memory that a length merely claimed."""
+
+import random
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.wire.values import each_version, values, version_id
+from tidelog.wire.codec import decode_whole, decoder, encoder
+from tidelog.wire.errors import MalformedError
+
+once = settings(
+    max_examples=2,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+few = settings(once, max_examples=3)
+
+LIES = [
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\x7f\xff",
+    b"\x80",
+    b"\x00",
+    b"\xc3\x28",
+]
+
+
+@pytest.mark.parametrize(("cls", "version"), each_version(), ids=version_id)
+@once
+@given(data=st.data())
+def test_a_message_cut_off_anywhere_is_malformed(cls: type[Any], version: int, data: st.DataObject) -> None:
+    encoded = encoder(cls, version)(data.draw(values(cls, version)))
+    decode = decoder(cls, version)
+    for size in range(len(encoded)):
+        with pytest.raises(MalformedError):
+            decode(encoded[:size], 0)
+
+
+@pytest.mark.parametrize(("cls", "version"), each_version(), ids=version_id)
+@few
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_a_message_with_other_bytes_in_it_is_malformed_or_another_message(
+    cls: type[Any], version: int, data: st.DataObject, seed: int
+) -> None:
+    encoded = encoder(cls, version)(data.draw(values(cls, version)))
+    choose = random.Random(seed)
+    for _ in range(40):
+        mutated = bytearray(encoded)
+        for _ in range(choose.randint(1, 3)):
+            pos = choose.randint(0, len(mutated))
+            lie = choose.choice(LIES) if choose.random() < 0.7 else choose.randbytes(choose.randint(1, 3))
+            mutated[pos : pos + choose.choice((0, len(lie)))] = lie
+        with suppress(MalformedError):
+            decode_whole(cls, version, memoryview(mutated))
+
+
+def test_nothing_is_allocated_because_a_length_claims_it() -> None:
+    tried = [(cls, version, encoder(cls, version)(cls())) for cls, version in each_version()]
+    for cls, version, _ in tried:
+        decoder(cls, version)
+    tracemalloc.start()
+    try:
+        for cls, version, encoded in tried:
+            for pos in range(len(encoded)):
+                for lie in LIES[:4]:
+                    tracemalloc.reset_peak()
+                    before, _ = tracemalloc.get_traced_memory()
+                    with suppress(MalformedError):
+                        decoder(cls, version)(encoded[:pos] + lie + encoded[pos + len(lie) :] + bytes(50), 0)
+                    _, peak = tracemalloc.get_traced_memory()
+                    assert peak - before < 100_000, f"{cls.__name__} v{version} with {lie.hex()} at {pos}"
+    finally:
+        tracemalloc.stop()
