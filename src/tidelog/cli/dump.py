@@ -19,7 +19,6 @@ from tidelog.log.producer_snapshot import read_snapshot
 from tidelog.log.scan import BadBatch, batch_at, batches
 from tidelog.wire.batch import BatchHeader, records
 from tidelog.wire.errors import KafkaError
-from tidelog.wire.markers import read_marker
 from tidelog.wire.record import Record
 
 Entry: TypeAlias = dict[str, Any]
@@ -93,11 +92,8 @@ def _records(view: memoryview, header: BatchHeader, metadata: bool) -> Iterator[
 
 
 def _content(record: Record, header: BatchHeader, metadata: bool) -> Entry:
-    if metadata:
+    if metadata or header.control:
         return metadata_record(record, control=header.control)
-    if header.control:
-        commit, coordinator_epoch = read_marker(record)
-        return {"marker": "commit" if commit else "abort", "coordinator_epoch": coordinator_epoch}
     return {
         **bytes_to_json("key", record.key),
         **bytes_to_json("value", record.value),

@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.record import Record
+from tidelog.wire.records.control import EndTxnMarker, decode_control
+from tidelog.wire.records.metadata import decode_record
 from tidelog.wire.uuids import ZERO_UUID, uuid_text
 
 UUID_BYTES = 16
@@ -12,9 +14,6 @@ UUID_BYTES = 16
 
 def metadata_record(record: Record, *, control: bool) -> dict[str, Any]:
     """What a metadata or control record says; a record of a later version than ours is named as unknown."""
-    from tidelog.wire.records.control import decode_control
-    from tidelog.wire.records.metadata import decode_record
-
     try:
         decoded = (
             decode_control(record.key or b"", record.value or b"") if control else decode_record(record.value or b"")
@@ -25,6 +24,8 @@ def metadata_record(record: Record, *, control: bool) -> dict[str, Any]:
 
 
 def _fields(value: object) -> dict[str, Any]:
+    if isinstance(value, EndTxnMarker):
+        return value._asdict()
     assert dataclasses.is_dataclass(value), f"a record is a dataclass, not {type(value)}"
     return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
