@@ -33,6 +33,7 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.append.linger.ms": "0",
     # A killed broker's old self is waited for this long before the new one is let in.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",

@@ -1,0 +1,187 @@
+"""Answers made comparable: what two brokers can't share is replaced by what it stands for.
+
+Topic ids become their topic's name, producer ids their order of appearance; hosts, ports, cluster ids, folders and
+clocks are masked; lists whose order means nothing are sorted. Nothing else is touched here: differences that are meant
+stand in `allowed.py`.
+"""
+
+import gzip
+from collections.abc import Iterator
+from typing import Any
+
+import cramjam
+
+from tests.batches import GZIP, LOG_APPEND_TIME, LZ4, SNAPPY, ZSTD, Read, batches
+from tests.raw import fields_of, is_struct
+from tidelog.wire.keys import ApiKey
+
+ZERO = bytes(16)
+
+DROPPED = {"throttle_time_ms"}
+"""Fields left out: how long a client is asked to wait."""
+
+MASKED = {
+    "cluster_id",
+    "host",
+    "port",
+    "log_dir",
+    "total_bytes",
+    "usable_bytes",
+    "client_instance_id",
+    "subscription_id",
+    "finalized_features_epoch",
+    "broker_epoch",
+    "last_timestamp",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "replica_directory_id",
+    "session_id",
+}
+"""Fields of which only this is compared: there or not (None, 0, -1, "" or the zero uuid)."""
+
+TEXTS = {"error_message", "batch_index_error_message", "documentation"}
+"""Words for people: the wording is each broker's own. None and text are told apart."""
+
+MASKED_IN = {
+    ApiKey.DESCRIBE_QUORUM: {"high_watermark", "leader_epoch", "log_end_offset"},
+    ApiKey.DESCRIBE_PRODUCERS: set[str](),
+}
+
+UNORDERED = (
+    ("topics", ("name", "topic", "topic_id")),
+    ("responses", ("name", "topic", "topic_id", "resource_name")),
+    ("topic_responses", ("name",)),
+    ("partitions", ("partition_index", "partition", "partition_id")),
+    ("partition_responses", ("index",)),
+    ("configs", ("name",)),
+    ("results", ("resource_type", "resource_name", "name", "topic", "error_code")),
+    ("api_keys", ("api_key",)),
+    ("supported_features", ("name",)),
+    ("finalized_features", ("name",)),
+    ("config_resources", ("resource_type", "resource_name")),
+    ("active_producers", ("producer_id",)),
+    ("replica_election_results", ("topic",)),
+    ("node_endpoints", ("node_id",)),
+)
+"""Lists that Kafka fills from hash maps, and what sorts them."""
+
+
+class Normaliser:
+    """Knows, for one broker, which topic id is which topic and which producer id came first."""
+
+    def __init__(self) -> None:
+        self._topics: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+        self._producers: dict[int, int] = {}
+
+    def id_of(self, name: str) -> bytes:
+        return self._ids[name]
+
+    def response(self, key: int, response: Any) -> dict[str, Any]:
+        self._learn(response)
+        if key == ApiKey.INIT_PRODUCER_ID and response.producer_id >= 0:
+            self._producers.setdefault(response.producer_id, len(self._producers))
+        masked = MASKED | MASKED_IN.get(ApiKey(key), set())
+        return self._struct(response, masked)
+
+    def read(self, data: bytes) -> Iterator[Read]:
+        return batches(data)
+
+    def batch(self, batch: Read) -> dict[str, Any]:
+        """A stored batch: everything in its header, and its records inflated (the same records deflate differently)."""
+        producer = batch.producer
+        stamped = bool(batch.attributes & LOG_APPEND_TIME)
+        return {
+            "base_offset": batch.base_offset,
+            "leader_epoch": batch.leader_epoch,
+            "magic": batch.magic,
+            "crc_is_right": batch.crc_is_right,
+            "attributes": batch.attributes,
+            "last_offset_delta": batch.last_offset_delta,
+            "base_timestamp": batch.base_timestamp,
+            "max_timestamp": "<now>" if stamped else batch.max_timestamp,
+            "producer": (self._producer(producer.id), producer.epoch, producer.sequence),
+            "count": batch.count,
+            "records": inflate(batch.attributes & 7, batch.body).hex(),
+        }
+
+    def _learn(self, value: Any) -> None:
+        """Every (name, topic id) pair in an answer."""
+        if isinstance(value, list):
+            for item in value:
+                self._learn(item)
+        elif is_struct(value):
+            topic_id = getattr(value, "topic_id", None)
+            name = getattr(value, "name", None) or getattr(value, "topic_name", None)
+            if isinstance(topic_id, bytes) and topic_id != ZERO and name:
+                self._topics[topic_id] = name
+                self._ids[name] = topic_id
+            for part in fields_of(value).values():
+                self._learn(part)
+
+    def learn(self, name: str, topic_id: bytes) -> None:
+        """A topic that the broker doesn't know, under an id made up."""
+        self._topics[topic_id] = name
+        self._ids[name] = topic_id
+
+    def _producer(self, producer_id: int) -> Any:
+        return f"producer {self._producers[producer_id]}" if producer_id in self._producers else producer_id
+
+    def _struct(self, value: Any, masked: set[str]) -> dict[str, Any]:
+        fields = fields_of(value).items()
+        return {name: self._field(name, part, masked) for name, part in fields if name not in DROPPED}
+
+    def _field(self, name: str, value: Any, masked: set[str]) -> Any:
+        if name in masked or name in TEXTS:
+            return value if value in (None, 0, -1, "", ZERO) else "<there>"
+        if name == "log_append_time_ms" and value >= 0:
+            return "<now>"
+        if name == "producer_id":
+            return self._producer(value)
+        if name == "topic_id" and isinstance(value, bytes):
+            return "0" if value == ZERO else self._topics.get(value, value.hex())
+        if name == "records":
+            data = bytes(value or b"")
+            whole = [self.batch(batch) for batch in batches(data)]
+            return {"null": value is None, "length": len(data), "batches": whole}
+        if isinstance(value, list):
+            items = [self._item(item, masked) for item in value]
+            for list_name, keys in UNORDERED:
+                if list_name == name and items and isinstance(items[0], dict):
+                    items.sort(key=lambda item: [str(item.get(key)).zfill(12) for key in keys])
+            return items
+        return self._item(value, masked)
+
+    def _item(self, value: Any, masked: set[str]) -> Any:
+        if is_struct(value):
+            return self._struct(value, masked)
+        if isinstance(value, memoryview | bytearray | bytes):
+            return bytes(value).hex()
+        return value
+
+
+def inflate(codec: int, body: bytes) -> bytes:
+    """The records of a batch, whatever they were compressed with; as they are where they can't be read."""
+    try:
+        if codec == GZIP:
+            return gzip.decompress(body)
+        if codec == SNAPPY:
+            return _inflate_snappy(body)
+        if codec == LZ4:
+            return bytes(cramjam.lz4.decompress(body))
+        if codec == ZSTD:
+            return bytes(cramjam.zstd.decompress(body))
+    except (cramjam.DecompressionError, OSError, EOFError):
+        return body
+    return body
+
+
+def _inflate_snappy(body: bytes) -> bytes:
+    if not body.startswith(b"\x82SNAPPY\0"):
+        return bytes(cramjam.snappy.decompress_raw(body))
+    out, pos = b"", 16
+    while pos < len(body):
+        size = int.from_bytes(body[pos : pos + 4], "big")
+        out += bytes(cramjam.snappy.decompress_raw(body[pos + 4 : pos + 4 + size]))
+        pos += 4 + size
+    return out

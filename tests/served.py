@@ -1,0 +1,116 @@
+"""`tidelog serve` in a process of its own, to stop, kill and start again on its folder."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+
+class Tidelog:
+    """One broker on `folder`, with Kafka's names for `settings`. The port is kept over a restart."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, port: int = 0) -> None:
+        self.folder = folder
+        self.settings = dict(settings or {})
+        self.port = port
+        self.output = folder.parent / f"{folder.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "Tidelog isn't started"
+        return self.process.pid
+
+    def __enter__(self) -> "Tidelog":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.kill()
+
+    def start(self) -> "Tidelog":
+        """Start and return when it says that it is ready."""
+        assert self.process is None, "Tidelog is started already"
+        command = [sys.executable, "-m", "tidelog", "serve", "--data", str(self.folder), "--listen", self.bootstrap]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
+        with open(self.output, "ab") as output:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
+        try:
+            ready = self._ready_line()
+            self.port = int(ready.rstrip(".").rpartition(":")[2].split()[0])
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """SIGTERM: it answers what it accepted, flushes, marks the log clean and ends with code 0."""
+        process = self._taken()
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"Tidelog did not stop in {STOP_TIMEOUT_S:.0f} s; it said:\n{self.said()}") from None
+        finally:
+            _close(process)
+        assert code == 0, f"Tidelog ended with code {code}; it said:\n{self.said()}"
+
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, nothing marked."""
+        process = self._taken()
+        process.kill()
+        process.wait()
+        _close(process)
+
+    def suspend(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def said(self, lines: int = 40) -> str:
+        """The end of what it wrote to its log."""
+        try:
+            return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
+        except FileNotFoundError:
+            return ""
+
+    def _taken(self) -> "subprocess.Popen[bytes]":
+        process, self.process = self.process, None
+        assert process is not None, "Tidelog isn't started"
+        return process
+
+    def _ready_line(self) -> str:
+        process = self.process
+        assert process is not None
+        assert process.stdout is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while selector.select(timeout=max(deadline - time.monotonic(), 0)):
+                line = process.stdout.readline().decode(errors="replace").strip()
+                if not line:
+                    raise AssertionError(f"Tidelog ended before it was ready; it said:\n{self.said()}")
+                if self.port == 0 or f":{self.port}" in line:
+                    return line
+        raise AssertionError(f"Tidelog was not ready in {START_TIMEOUT_S:.0f} s; it said:\n{self.said()}")
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdout is not None:
+        process.stdout.close()
