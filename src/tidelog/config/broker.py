@@ -74,8 +74,20 @@ class BrokerConfig(
         """What holds once `default` was set for all brokers and `own` for this one.
 
         Passed over is what this version doesn't know or can't take: the metadata may have been written by another.
+        Where what is left contradicts itself, what the broker was started with holds.
         """
-        return self._resolve(self.static, _usable(default), _usable(own))
+        try:
+            return self._resolve(self.static, _usable(default), _usable(own))
+        except ConfigError:
+            return self._resolve(self.static, {}, {})
+
+    def check_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Raises ConfigError unless these may be set while the broker runs; unknown names are let through."""
+        for source in (default, own):
+            for name, text in source.items():
+                if name in self.SETTINGS:
+                    self.SETTINGS[name].parse(text)
+        self._resolve(self.static, _usable(default), _usable(own))
 
     @classmethod
     def _resolve(

@@ -1,0 +1,52 @@
+"""AlterConfigs (key 33): replace all settings of topics or brokers; what isn't named goes back to its default.
+
+Kept for old clients; IncrementalAlterConfigs is what new ones use. Each resource succeeds or fails by itself. v2 is
+flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange, alter_configs
+from tidelog.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.env.promise import Promise
+
+
+def handle(context: Context, request: AlterConfigsRequest) -> Promise[AlterConfigsResponse]:
+    services = context.services
+    changes = [
+        ResourceChange(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(Change(config.name, Operation.SET, config.value) for config in resource.configs),
+            replaces=True,
+        )
+        for resource in request.resources
+    ]
+
+    def answer(outcomes: list[Outcome]) -> AlterConfigsResponse:
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, outcome in zip(request.resources, outcomes, strict=True)
+            ]
+        )
+
+    return services.controller.submit(
+        lambda image, now_ms: alter_configs(
+            image, changes, broker=services.config, node_id=services.node_id, validate_only=request.validate_only
+        )
+    ).map(answer)

@@ -1,0 +1,55 @@
+"""DescribeProducers (key 61): the producers that partitions remember (KIP-664). Only v0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.controller.names import why_invalid
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    reason = why_invalid(topic)
+    if reason is not None:
+        return PartitionResponse(
+            partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=reason
+        )
+    try:
+        partition = context.services.replicas.get(topic, index)
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.txn_first_offset,
+            )
+            for producer_id, producer in partition.log.producers.items()
+        ],
+    )

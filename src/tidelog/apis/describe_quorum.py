@@ -1,0 +1,87 @@
+"""DescribeQuorum (key 55): the metadata quorum: its leader, and how far each voter and observer has come (KIP-595).
+
+Only partition 0 of `__cluster_metadata` can be asked for. v1 tells when replicas fetched last, v2 their directories and where
+the voters listen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.controller.names import METADATA_TOPIC
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.raft.voters import ReplicaKey
+
+FIRST_WITH_NODES = 2
+UNKNOWN = -1
+
+
+def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        return _all_failed(
+            asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Only {METADATA_TOPIC}-0 has a quorum to describe."
+        )
+    quorum = context.services.quorum
+    if quorum.leader_id != quorum.local.key.id:
+        return _all_failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The quorum's leader is {quorum.leader_id}.")
+    voters = [voter.key for voter in quorum.voters.voters]
+    ends = quorum.quorum.replica_ends
+    described = ResponsePartitionData(
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[_state(context, key) for key in voters],
+        observers=[_state(context, key) for key in ends if not quorum.voters.is_voter(key)],
+    )
+    nodes = [
+        Node(
+            node_id=voter.key.id,
+            listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in voter.endpoints],
+        )
+        for voter in quorum.voters.voters
+    ]
+    return DescribeQuorumResponse(
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[described])],
+        nodes=nodes if context.version >= FIRST_WITH_NODES else [],
+    )
+
+
+def _state(context: Context, key: ReplicaKey) -> ReplicaState:
+    quorum = context.services.quorum
+    is_leader = key.id == quorum.leader_id
+    now_ms = context.services.env.clock.now_ms() if is_leader else UNKNOWN
+    return ReplicaState(
+        replica_id=key.id,
+        replica_directory_id=key.directory_id if context.version >= FIRST_WITH_NODES else bytes(16),
+        log_end_offset=quorum.log_end if is_leader else quorum.quorum.replica_ends.get(key, UNKNOWN),
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+
+
+def _all_failed(asked: list[tuple[str, list[int]]], code: ErrorCode, message: str) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        topics=[
+            ResponseTopicData(
+                topic_name=topic,
+                partitions=[
+                    ResponsePartitionData(partition_index=index, error_code=code, error_message=message)
+                    for index in partitions
+                ],
+            )
+            for topic, partitions in asked
+        ]
+    )

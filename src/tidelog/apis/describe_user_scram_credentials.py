@@ -1,0 +1,46 @@
+"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have credentials for; never the credentials.
+
+Credentials can't be set through Tidelog yet, but may stand in metadata that Apache Kafka wrote; those are told. No
+users, or null, means all. Only v0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    known: dict[str, list[CredentialInfo]] = {}
+    for (user, mechanism), credential in context.services.metadata.image.scram.items():
+        known.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
+    asked = [user.name for user in request.users or ()]
+    return DescribeUserScramCredentialsResponse(
+        results=[_result(user, known, twice=asked.count(user) > 1) for user in dict.fromkeys(asked or sorted(known))],
+    )
+
+
+def _result(user: str, known: dict[str, list[CredentialInfo]], *, twice: bool) -> DescribeUserScramCredentialsResult:
+    if twice:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    if user not in known:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=known[user])

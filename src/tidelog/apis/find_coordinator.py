@@ -1,0 +1,80 @@
+"""FindCoordinator (key 10): which broker coordinates a group (key type 0) or a transactional id (1).
+
+It is the leader of the key's partition of `__consumer_offsets` or `__transaction_state`. Where that topic isn't there
+yet it is made first: Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, Tidelog waits for it. Share groups (2) aren't
+coordinated here.
+
+v1 knows key types and messages, v3 is flexible, v4 takes many keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidelog.apis.create_topics import make_topics
+from tidelog.apis.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, creatable, partition_of
+from tidelog.apis.nodes import NO_NODE, endpoint_of
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.create_topics import CreateTopicsRequest
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.env.promise import Promise
+
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+SHARE = 2
+FIRST_WITH_SHARE = 6
+FIRST_WITH_MANY_KEYS = 4
+MESSAGES = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "There is no coordinator of this kind here: 0 is for groups, 1 for transactions.",
+}
+
+
+def handle(
+    context: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Promise[FindCoordinatorResponse]:
+    topic = TOPICS.get(request.key_type)
+    if topic is None or topic in context.services.metadata.image.topics:
+        return _answer(context, request, topic)
+    services = context.services
+    brokers = sum(1 for broker in services.metadata.image.brokers.values() if not broker.fenced)
+    wanted = CreateTopicsRequest(
+        topics=[creatable(topic, services.config, brokers)], timeout_ms=services.config.request_timeout_ms
+    )
+    return make_topics(services, wanted).map(lambda made: _answer(context, request, topic))
+
+
+def _answer(context: Context, request: FindCoordinatorRequest, topic: str | None) -> FindCoordinatorResponse:
+    find: Callable[[str], Coordinator] = lambda key: _find(context, request.key_type, topic, key)  # noqa: E731
+    if context.version >= FIRST_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(coordinators=[find(key) for key in request.coordinator_keys])
+    found = find(request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=MESSAGES[ErrorCode(found.error_code)],
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(context: Context, key_type: int, topic: str | None, key: str) -> Coordinator:
+    if topic is None:
+        told = "" if key_type == SHARE else MESSAGES[ErrorCode.INVALID_REQUEST]
+        return _nobody(key, ErrorCode.INVALID_REQUEST, told)
+    image = context.services.metadata.image
+    known = image.topics.get(topic)
+    if known is not None:
+        leader = image.brokers.get(known.partitions[partition_of(key, len(known.partitions))].leader)
+        endpoint = endpoint_of(leader, context.listener)
+        if leader is not None and endpoint is not None and not leader.fenced:
+            return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
+    return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+
+
+def _nobody(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=message)

@@ -1,0 +1,73 @@
+"""The topics that the coordinators keep their state in: made when first needed, before a coordinator is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from tidelog.config.broker import BrokerConfig
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+BROKERS_DEFAULT = -1
+
+
+def creatable(name: str, config: BrokerConfig, brokers: int) -> CreatableTopic:
+    """What to make when a topic of this name is needed; `brokers` is how many there are to hold replicas.
+
+    The replication of internal topics is 3 in Kafka, which one broker can't give: where it isn't set, it is at most the
+    number of brokers (docs/differences.md).
+    """
+    if name == CONSUMER_OFFSETS:
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=_within(config, "offsets.topic.replication.factor", brokers),
+            configs=_configs(
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                }
+            ),
+        )
+    if name == TRANSACTION_STATE:
+        replication = _within(config, "transaction.state.log.replication.factor", brokers)
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=replication,
+            configs=_configs(
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(_within(config, "transaction.state.log.min.isr", replication)),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                }
+            ),
+        )
+    return CreatableTopic(name=name, num_partitions=BROKERS_DEFAULT, replication_factor=BROKERS_DEFAULT)
+
+
+def _within(config: BrokerConfig, name: str, at_most: int) -> int:
+    value = config.value(name)
+    assert isinstance(value, int)
+    return value if config.is_given(name) else max(1, min(value, at_most))
+
+
+def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition that holds the state of a group or transactional id: Java's String.hashCode, modulo."""
+    number = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for place in range(0, len(units), 2):
+        number = (31 * number + (units[place] << 8 | units[place + 1])) & 0xFFFF_FFFF
+    if number >= 1 << 31:
+        number = (1 << 32) - number
+    return number % partitions if number < 1 << 31 else 0

@@ -1,0 +1,21 @@
+"""ListPartitionReassignments (key 46): partitions whose replicas are being moved (KIP-455).
+
+No topics (null) means all. Only v0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.controller.reassignments import list_reassignments
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    return list_reassignments(context.services.metadata.image, request)

@@ -1,0 +1,26 @@
+"""UpdateFeatures (key 57): raise or lower the levels of the cluster's features, all of the request or none.
+
+v1 knows kinds of upgrades and `validate_only`, v2 has one error for the request instead of one a feature.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.apis.waiting import decide
+from tidelog.controller.features import update_features
+from tidelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.env.promise import Promise
+
+
+def handle(context: Context, request: UpdateFeaturesRequest) -> Promise[UpdateFeaturesResponse]:
+    services = context.services
+    return decide(
+        services,
+        lambda image, now_ms: update_features(image, request, services.quorum.kraft_version, context.version),
+        services.config.request_timeout_ms,
+        lambda error: UpdateFeaturesResponse(error_code=error.code, error_message=error.message),
+    )

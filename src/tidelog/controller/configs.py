@@ -1,0 +1,231 @@
+"""Changing the settings of topics and brokers: AlterConfigs and IncrementalAlterConfigs become ConfigRecords.
+
+Each resource of a request succeeds or fails by itself. A topic's settings are checked against the topic's declarations
+and answered with INVALID_CONFIG; a broker's against the broker's, answered, as Kafka does, with INVALID_REQUEST. Names
+that a broker doesn't know are kept without effect, since Kafka takes them too (its plugins have settings of their own).
+Pure: (image, request) -> (records, outcomes).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.setting import ConfigError, Setting, Type
+from tidelog.config.topic import TopicConfig, check_topic
+from tidelog.controller.names import why_invalid
+from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from tidelog.metadata.versions import ELR_VERSION
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
+
+VALUE_CHARACTERS_MAX = 32_767
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting of a resource; `operation` is a number since it comes from a client."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """What is asked for one topic or broker. With `replaces`, what isn't named goes back to its default."""
+
+    type: int
+    name: str
+    changes: tuple[Change, ...]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def alter_configs(
+    image: ClusterImage,
+    resources: Sequence[ResourceChange],
+    *,
+    broker: BrokerConfig,
+    node_id: int,
+    validate_only: bool = False,
+) -> tuple[list[Any], list[Outcome]]:
+    """The records, and an outcome for each resource, in order."""
+    records: list[Any] = []
+    outcomes: list[Outcome] = []
+    keys = [(resource.type, resource.name) for resource in resources]
+    for resource, key in zip(resources, keys, strict=True):
+        try:
+            if keys.count(key) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            records += _alter(image, resource, broker, node_id)
+            outcomes.append(Outcome())
+        except KafkaError as error:
+            outcomes.append(Outcome(error.code, error.message))
+    if validate_only:
+        return [], outcomes
+    if image.features.get(ELR_VERSION, 0) > 0:
+        records += [
+            ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "")
+            for record in records
+            if record.name == MIN_INSYNC_REPLICAS
+        ]
+    return records, outcomes
+
+
+def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, node_id: int) -> list[Any]:
+    _check_shape(resource)
+    if resource.type == TOPIC_RESOURCE:
+        schema: Mapping[str, Setting] = TopicConfig.SETTINGS
+    elif resource.type == BROKER_RESOURCE:
+        schema = BrokerConfig.SETTINGS
+        if resource.name:
+            _check_own_id(resource.name, node_id)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+    before = image.configs.get((resource.type, resource.name), {})
+    after: dict[str, str] = {} if resource.replaces else dict(before)
+    for change in resource.changes:
+        value = _changed(change, after.get(change.name), schema, resource.type)
+        if value is None:
+            after.pop(change.name, None)
+        else:
+            after[change.name] = value
+    if resource.type == TOPIC_RESOURCE:
+        _check_topic(image, resource.name, after, broker)
+    else:
+        _check_broker(image, resource, before, after, broker)
+    return _records(resource, before, after)
+
+
+def _check_shape(resource: ResourceChange) -> None:
+    names = [change.name for change in resource.changes]
+    if len(set(names)) != len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    null = [change.name for change in resource.changes if change.value is None and change.operation != Operation.DELETE]
+    if null:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(null))
+
+
+def _check_own_id(name: str, node_id: int) -> None:
+    try:
+        asked = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if asked != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def _changed(change: Change, current: str | None, schema: Mapping[str, Setting], resource_type: int) -> str | None:
+    """The setting's text after the change; None where it goes back to its default."""
+    if change.operation == Operation.DELETE:
+        return None
+    value = change.value or ""
+    if change.operation == Operation.SET:
+        return value
+    if change.operation not in (Operation.APPEND, Operation.SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.operation}")
+    setting = schema.get(change.name)
+    if setting is None or setting.type is not Type.LIST:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, _not_a_list(change, known=setting is not None, type=resource_type))
+    default = setting.text(setting.default) or ""
+    parts = [part for part in (default if current is None else current).split(",") if part]
+    for part in value.split(","):
+        if change.operation == Operation.APPEND and part not in parts:
+            parts.append(part)
+        elif change.operation == Operation.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def _not_a_list(change: Change, *, known: bool, type: int) -> str:
+    operation = Operation(change.operation).name
+    if type == TOPIC_RESOURCE:
+        return f"Can't {operation} to key {change.name} because its type is not LIST."
+    if not known:
+        return f"Unknown config name: {change.name}"
+    return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
+
+
+def _check_topic(image: ClusterImage, name: str, after: Mapping[str, str], broker: BrokerConfig) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    _check_sizes(after)
+    reason = why_invalid(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    try:
+        check_topic(after, broker)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+    if name not in image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_broker(
+    image: ClusterImage,
+    resource: ResourceChange,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    broker: BrokerConfig,
+) -> None:
+    fixed = sorted(name for name in after if name in BrokerConfig.SETTINGS and not BrokerConfig.SETTINGS[name].dynamic)
+    if fixed:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    try:
+        default = image.configs.get((BROKER_RESOURCE, ""), {}) if resource.name else after
+        broker.check_dynamic(default, after if resource.name else {})
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+    _check_sizes(after)
+    if image.features.get(ELR_VERSION, 0) > 0:
+        _check_min_insync(resource, before, after)
+
+
+def _check_min_insync(resource: ResourceChange, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Eligible leader replicas are counted against one value for all brokers, so that value must stay one."""
+    touched = MIN_INSYNC_REPLICAS in after or any(change.name == MIN_INSYNC_REPLICAS for change in resource.changes)
+    if resource.name and touched:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if not resource.name and MIN_INSYNC_REPLICAS not in after and (touched or MIN_INSYNC_REPLICAS in before):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
+
+
+def _check_sizes(after: Mapping[str, str]) -> None:
+    if any(len(value) > VALUE_CHARACTERS_MAX for value in after.values()):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{VALUE_CHARACTERS_MAX} bytes.",
+        )
+
+
+def _records(resource: ResourceChange, before: Mapping[str, str], after: Mapping[str, str]) -> list[Any]:
+    """What is named in the request, where it changes something (for brokers always, so that they look again), then
+    what falls away because it isn't named."""
+    names = [change.name for change in resource.changes]
+    always = resource.type == BROKER_RESOURCE
+    written = [name for name in names if always or before.get(name) != after.get(name)]
+    written += [name for name in before if name not in after and name not in names]
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
+        for name in written
+    ]
