@@ -1,1 +1,1 @@
-"""Benchmarks: Tidelog beside a C floor and Apache Kafka, from one run. `python -m bench`; docs/benchmarks.md explains."""
+"""Benchmarks: Tidelog beside a C floor and Apache Kafka, from one run of `python -m bench`; see docs/benchmarks.md."""

@@ -154,7 +154,7 @@ static void serve(int fd, struct connection *c) {
             if (c->in_len - pos < size || !answer(c, in[fd] + pos + 4)) break;
             pos += size;
         }
-        memmove(in[fd], in[fd] + pos, c->in_len -= pos);
+        if (pos) memmove(in[fd], in[fd] + pos, c->in_len -= pos);
     }
     struct epoll_event event = {.events = flushed ? EPOLLIN : EPOLLOUT, .data.fd = fd};
     if (event.events != c->events) epoll_ctl(poller, EPOLL_CTL_MOD, fd, &event), c->events = event.events;

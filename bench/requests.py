@@ -69,12 +69,15 @@ def floor_answers(port: int) -> bytes:
     versions = struct.pack(">ih", 0, 0) + _varint(len(FLOOR_VERSIONS) + 1) + keys + struct.pack(">i", 0) + b"\0"
     one_replica = b"\2" + struct.pack(">i", 1)
     partitions = b"".join(
-        struct.pack(">hiii", 0, index, 1, 0) + one_replica + one_replica + b"\1" + b"\0" for index in range(FLOOR_PARTITIONS)
+        struct.pack(">hiii", 0, index, 1, 0) + one_replica + one_replica + b"\1" + b"\0"
+        for index in range(FLOOR_PARTITIONS)
     )
     broker = struct.pack(">i", 1) + _text(b"127.0.0.1") + struct.pack(">i", port) + b"\0" + b"\0"
     topic = struct.pack(">h", 0) + _text(FLOOR_TOPIC.encode()) + FLOOR_TOPIC_ID + b"\0"
     topic += _varint(FLOOR_PARTITIONS + 1) + partitions + struct.pack(">i", -(2**31)) + b"\0"
-    metadata = struct.pack(">iBi", 0, 0, 0) + b"\2" + broker + _text(b"floor") + struct.pack(">i", 1) + b"\2" + topic + b"\0"
+    metadata = (
+        struct.pack(">iBi", 0, 0, 0) + b"\2" + broker + _text(b"floor") + struct.pack(">i", 1) + b"\2" + topic + b"\0"
+    )
     return b"".join(struct.pack(">i", len(answer)) + answer for answer in (versions, metadata))
 
 

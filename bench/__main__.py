@@ -1,0 +1,125 @@
+"""`python -m bench`: choose, run, report."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from tests.kafka.jars import KAFKA_VERSION, JarsMissingError, find_jars
+
+from bench.brokers import FLOOR, KAFKA, TIDELOG
+from bench.case import Bench, Case
+from bench.machine import describe, disk_sync_us, file_system, touch_memory
+from bench.programs import BUILT, BenchError, compile_programs, find_librdkafka
+from bench.report import markdown, medians_of, print_tables, write_json
+from bench.run import CASES, run_cases
+
+RESULTS = Path(__file__).parent / "results"
+QUICK_SCALE = 0.25
+
+
+def main() -> int:
+    options = _options()
+    console = Console()
+    if options.list:
+        for case in CASES:
+            console.print(f"{case.name:22} {case.title}", highlight=False)
+        return 0
+    try:
+        return _run(options, console)
+    except BenchError as error:
+        console.print(f"[bold red]bench:[/] {error}", highlight=False)
+        return 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Tidelog beside a C floor and, where it can be had, Apache Kafka."
+    )
+    parser.add_argument("--only", metavar="NAME", action="append", help="cases whose name begins so; may be repeated")
+    parser.add_argument("--rounds", type=int, metavar="N", help="measured rounds of each case, after a warming one (3)")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round with a quarter of the load: a look, not a figure"
+    )
+    parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--no-floor", action="store_true", help="leave the floor out")
+    parser.add_argument("--minutes", type=float, default=25, help="begin nothing new after so long (25)")
+    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (build/bench)")
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    began = time.monotonic()
+    cases = _chosen(options.only)
+    jars = _jars(options, console)
+    names = [TIDELOG] + [FLOOR] * (not options.no_floor) + [KAFKA] * (jars is not None)
+    programs = compile_programs()
+    folder = options.dir or BUILT
+    folder.mkdir(parents=True, exist_ok=True)
+    if file_system(folder) == "tmpfs":
+        console.print("[yellow]The data lies in memory (tmpfs): figures with fsync mean nothing here; see --dir.[/]")
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    bench = Bench(programs, work, jars, QUICK_SCALE if options.quick else 1.0)
+    rounds = options.rounds or (1 if options.quick else 3)
+    try:
+        with console.status("touching memory") as status:
+
+            def progress(text: str) -> None:
+                elapsed = time.monotonic() - began
+                status.update(f"{elapsed // 60:02.0f}:{elapsed % 60:02.0f} {text}")
+                if not console.is_terminal:
+                    print(f"{elapsed:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+            touch_memory()
+            sync_p50, sync_p99 = disk_sync_us(work)
+            results = run_cases(bench, cases, names, rounds, began + options.minutes * 60, progress)
+    finally:
+        bench.end()
+        shutil.rmtree(work, ignore_errors=True)
+    print_tables(console, results)
+    console.print(
+        f"The disk: 1 KB appended and fdatasync, p50 {sync_p50:.0f} us, p99 {sync_p99:.0f} us.", highlight=False
+    )
+    console.print("\n" + markdown(medians_of(results), {case.name: case.title for case in CASES}), highlight=False)
+    about = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": describe(folder),
+        "disk_sync_us": {"p50": sync_p50, "p99": sync_p99},
+        "librdkafka": find_librdkafka().name,
+        "kafka": KAFKA_VERSION if jars else None,
+        "rounds": rounds,
+        "scale": bench.scale,
+        "seconds": round(time.monotonic() - began),
+    }
+    path = RESULTS / f"{datetime.now():%Y-%m-%d-%H%M%S}.json"
+    write_json(path, results, about)
+    console.print(f"\n{time.monotonic() - began:.0f} s; every round is in {path}", highlight=False)
+    return 1 if any(TIDELOG in result.failures for result in results) else 0
+
+
+def _chosen(only: list[str] | None) -> list[Case]:
+    chosen = [case for case in CASES if not only or any(case.name.startswith(name) for name in only)]
+    if not chosen:
+        raise BenchError(
+            f"no case is called {', '.join(only or ())}; there are: {', '.join(case.name for case in CASES)}"
+        )
+    return chosen
+
+
+def _jars(options: argparse.Namespace, console: Console) -> Path | None:
+    if options.no_kafka:
+        return None
+    try:
+        return find_jars()
+    except JarsMissingError as error:
+        console.print(f"[yellow]Without Apache Kafka: {error}[/]", highlight=False)
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

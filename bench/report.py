@@ -1,0 +1,168 @@
+"""The results as a table for people, as JSON for programs, and as a Markdown table for the README."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.brokers import FLOOR, KAFKA, TIDELOG
+from bench.case import Metrics
+from bench.run import CaseResult
+from bench.targets import TARGETS, Medians
+
+HEADINGS = {FLOOR: "C floor", TIDELOG: "Tidelog", KAFKA: "Apache Kafka"}
+
+# Metric -> its words in a table, in the order in which they stand there.
+WORDS = {
+    "cpu_us_per_request": "CPU us a request",
+    "cpu_s_per_gb": "CPU s a GB",
+    "cpu_s_per_million": "CPU s a million",
+    "cpu_us_per_message": "CPU us a message",
+    "messages_per_s": "messages/s",
+    "requests_per_s": "requests/s",
+    "mb_per_s": "MB/s",
+    "ack_p50_us": "ack p50, us",
+    "ack_p99_us": "ack p99, us",
+    "ack_p999_us": "ack p99.9, us",
+    "end_p50_us": "end to end p50, us",
+    "end_p99_us": "end to end p99, us",
+    "end_p999_us": "end to end p99.9, us",
+    "create_s": "created, s",
+    "requests": "requests for it",
+    "served_s": "client served after, s",
+    "start_s": "start, s",
+    "stop_s": "stop, s",
+    "restart_s": "restart, s",
+    "restart_and_metadata_s": "restart and all its metadata, s",
+    "memory_mb": "memory, MB",
+    "memory_restarted_mb": "memory after the restart, MB",
+    "open_files": "open files",
+    "loaded_mb": "MB acknowledged",
+}
+
+# The figures that stand in the README: case -> metrics.
+SUMMARY = {
+    "produce-100b-8p": ("cpu_s_per_gb", "messages_per_s"),
+    "produce-1kb-8p": ("cpu_s_per_gb", "mb_per_s"),
+    "produce-one-raw": ("cpu_us_per_request", "requests_per_s"),
+    "produce-16kb-raw": ("cpu_us_per_request",),
+    "consume-1kb-8p": ("cpu_s_per_gb", "mb_per_s"),
+    "latency": ("ack_p50_us", "ack_p99_us", "end_p99_us"),
+    "fsync-1p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
+    "fsync-1000p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
+    "start": ("start_s",),
+    "memory": ("memory_mb",),
+    "kill": ("served_s",),
+    "partitions-10k": ("create_s", "restart_s"),
+    "partitions-100k": ("restart_s", "memory_restarted_mb"),
+}
+
+
+def medians_of(results: Sequence[CaseResult]) -> Medians:
+    return {result.case.name: result.medians() for result in results}
+
+
+def print_tables(console: Console, results: Sequence[CaseResult]) -> None:
+    """Every figure of every case, then each target with what was measured."""
+    table = Table("case", "median of", *HEADINGS.values(), title="What was measured", title_justify="left")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for result in results:
+        medians = result.medians()
+        for metric, words in WORDS.items():
+            if any(metric in found for found in medians.values()):
+                cells = [figure(medians.get(name, {}).get(metric)) for name in HEADINGS]
+                table.add_row(result.case.title, words, *cells)
+        table.add_section()
+    console.print(table)
+    _print_targets(console, medians_of(results))
+    for result in results:
+        for name, why in result.failures.items():
+            console.print(f"[bold red]no figure[/] {result.case.name}, {name}: {why}", highlight=False)
+
+
+def _print_targets(console: Console, medians: Medians) -> None:
+    table = Table("target", "", "measured", "", title="Targets", title_justify="left")
+    met = missed = 0
+    for target in TARGETS:
+        value = target.measure(medians)
+        if value is None:
+            continue
+        good = target.met(value)
+        met, missed = met + good, missed + (not good)
+        unit = "x" if target.against else ""
+        table.add_row(
+            target.case, target.says, f"{figure(value)}{unit}", "[green]met[/]" if good else "[bold red]missed[/]"
+        )
+    console.print(table)
+    left = len(TARGETS) - met - missed
+    console.print(f"{met} met, {missed} missed, {left} without a figure in this run.", highlight=False)
+
+
+def markdown(medians: Medians, titles: Mapping[str, str]) -> str:
+    """The summary as a Markdown table."""
+    rows = [f"| | {' | '.join(HEADINGS.values())} |", "|---|" + "---:|" * len(HEADINGS)]
+    for case, metrics in SUMMARY.items():
+        found = medians.get(case, {})
+        used = [metric for metric in metrics if metric in found.get(TIDELOG, {})]
+        if not used:
+            continue
+        label = f"{titles[case]}: {' / '.join(WORDS[metric] for metric in used)}"
+        cells = [
+            " / ".join(figure(found[name].get(metric)) for metric in used) if name in found else "" for name in HEADINGS
+        ]
+        rows.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def write_json(path: Path, results: Sequence[CaseResult], run: Mapping[str, object]) -> None:
+    medians = medians_of(results)
+    cases = {
+        result.case.name: {
+            "title": result.case.title,
+            "seconds": round(result.seconds, 1),
+            "medians": _plain(medians[result.case.name]),
+            "rounds": {name: [_finite(each) for each in rounds] for name, rounds in result.rounds.items()},
+            "failures": result.failures,
+        }
+        for result in results
+    }
+    targets = [
+        {
+            "case": target.case,
+            "target": target.says,
+            "limit": target.limit,
+            "measured": _number(value),
+            "met": target.met(value),
+        }
+        for target in TARGETS
+        if (value := target.measure(medians)) is not None
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**run, "cases": cases, "targets": targets}, indent=2) + "\n")
+
+
+def figure(value: float | None) -> str:
+    """Three digits that matter, thousands grouped."""
+    if value is None:
+        return ""
+    if not math.isfinite(value):
+        return "never"
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _plain(brokers: Mapping[str, Metrics]) -> dict[str, dict[str, float | None]]:
+    return {name: _finite(metrics) for name, metrics in brokers.items()}
+
+
+def _finite(metrics: Metrics) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in metrics.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

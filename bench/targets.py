@@ -1,0 +1,73 @@
+"""What the figures have to be (issue 3, "It must show"), each measured from the run that was made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from bench.brokers import FLOOR, KAFKA, TIDELOG
+from bench.case import Metrics
+
+Medians = Mapping[str, Mapping[str, Metrics]]
+"""Case -> broker -> metric -> median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`metric` of Tidelog in `case`: divided by that of `against`, or as it is; at most or at least `limit`."""
+
+    case: str
+    metric: str
+    limit: float
+    against: str | None = None
+    at_least: bool = False
+    words: str = ""
+
+    def measure(self, medians: Medians) -> float | None:
+        """None where the run has no figure for it."""
+        brokers = medians.get(self.case, {})
+        own = brokers.get(TIDELOG, {}).get(self.metric)
+        if own is None or self.against is None:
+            return own
+        other = brokers.get(self.against, {}).get(self.metric)
+        return own / other if other and isfinite(other) else None
+
+    def met(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    @property
+    def says(self) -> str:
+        bound = "at least" if self.at_least else "at most"
+        if self.against is None:
+            return f"{bound} {self.limit:g} {self.words}"
+        whose = "the floor's" if self.against == FLOOR else "Kafka's"
+        return f"{bound} {self.limit:g}x {whose} {self.words}"
+
+
+RDKAFKA_PRODUCE = ("produce-1kb-1p", "produce-1kb-8p", "produce-100b-1p", "produce-100b-8p")
+
+TARGETS = (
+    *(Target(case, "cpu_s_per_gb", 1.4, FLOOR, words="CPU") for case in RDKAFKA_PRODUCE),
+    Target("produce-16kb-raw", "cpu_s_per_gb", 1.6, FLOOR, words="CPU"),
+    Target("fetch-1mb-raw", "cpu_s_per_gb", 1.3, FLOOR, words="CPU"),
+    Target("fetch-16kb-raw", "cpu_s_per_gb", 1.8, FLOOR, words="CPU"),
+    Target("produce-one-raw", "cpu_us_per_request", 5.0, FLOOR, words="CPU"),
+    *(Target(case, "cpu_s_per_gb", 0.5, KAFKA, words="CPU") for case in RDKAFKA_PRODUCE),
+    Target("produce-one-raw", "cpu_us_per_request", 0.4, KAFKA, words="CPU"),
+    Target("produce-16kb-raw", "cpu_s_per_gb", 0.7, KAFKA, words="CPU"),
+    Target("consume-1kb-8p", "cpu_s_per_gb", 0.7, KAFKA, words="CPU"),
+    *(Target(case, "messages_per_s", 1.2, KAFKA, at_least=True, words="throughput") for case in RDKAFKA_PRODUCE),
+    Target("latency", "ack_p99_us", 0.5, KAFKA, words="ack p99"),
+    *(
+        Target(case, f"ack_{percentile}_us", 1.0, KAFKA, words=f"ack {percentile}")
+        for case in ("fsync-1p", "fsync-8p", "fsync-1000p")
+        for percentile in ("p50", "p99")
+    ),
+    Target("start", "start_s", 0.25, KAFKA, words="start time"),
+    Target("memory", "memory_mb", 0.2, KAFKA, words="memory"),
+    Target("partitions-10k", "create_s", 3.0, words="s to create"),
+    Target("partitions-10k", "requests", 1.0, words="request to create"),
+    Target("partitions-10k", "restart_s", 2.0, words="s to restart"),
+    Target("partitions-100k", "memory_restarted_mb", 1000.0, words="MB of memory"),
+    Target("partitions-100k", "restart_s", 60.0, words="s to start"),
+    Target("kill", "served_s", 1.0, words="s until its client is served"),
+)
