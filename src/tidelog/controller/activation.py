@@ -1,0 +1,44 @@
+"""What a controller writes first when it comes to lead: the bootstrap records of a new cluster, and the end of a
+transaction that its predecessor left open."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.controller.leaders import Defaults
+from tidelog.metadata.image import BROKER_RESOURCE, ClusterImage
+from tidelog.metadata.versions import DEFAULT_LEVELS, ELR_VERSION, METADATA_VERSION, MV_3_6_IV1
+from tidelog.wire.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+
+def default_bootstrap() -> list[Any]:
+    """What `bootstrap.checkpoint` of a new cluster holds: every feature at the level that Kafka 4.3 gives it."""
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_LEVELS.items()]
+
+
+def activation_records(image: ClusterImage, bootstrap: Sequence[Any], defaults: Defaults) -> tuple[list[Any], None]:
+    records: list[Any] = []
+    if image.before_transaction is not None:
+        records.append(AbortTransactionRecord(reason="Controller failover"))
+    if image.visible.metadata_version:
+        return records, None
+    levels = {record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)}
+    written: list[Any] = list(bootstrap)
+    if levels.get(ELR_VERSION, 0) > 0:
+        # Eligibility is reckoned from min.insync.replicas, so it must be one value for all brokers.
+        written.append(
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name="",
+                name="min.insync.replicas",
+                value=str(defaults.min_insync_replicas),
+            )
+        )
+    if levels.get(METADATA_VERSION, 0) >= MV_3_6_IV1:
+        written = [BeginTransactionRecord(name="Bootstrap records"), *written, EndTransactionRecord()]
+    return records + written, None

@@ -1,0 +1,75 @@
+"""The replicas, ISR and directories that new partitions get: placed by us, or as the client says."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.controller.placement import place
+from tidelog.metadata.image import BrokerImage, ClusterImage
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+UNASSIGNED_DIRECTORY = bytes(16)
+"""The broker chooses the directory itself, and says which when it has several."""
+
+
+class NewPartition(NamedTuple):
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    directories: tuple[bytes, ...]
+
+
+def new_partitions(
+    image: ClusterImage, topic_id: bytes, first: int, count: int, replication_factor: int
+) -> list[NewPartition]:
+    """Placed round the brokers, beginning where the topic's id says: topics spread without randomness here."""
+    placed = place(image.brokers, first, count, replication_factor, int.from_bytes(topic_id[:4]))
+    made: dict[tuple[int, ...], NewPartition] = {}
+    for replicas in placed:
+        if replicas not in made:
+            made[replicas] = _new(image.brokers, replicas)
+    return [made[replicas] for replicas in placed]
+
+
+def _new(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]) -> NewPartition:
+    isr = tuple(replica for replica in replicas if brokers[replica].active)
+    return NewPartition(replicas, isr, tuple(default_directory(brokers[replica]) for replica in replicas))
+
+
+def default_directory(broker: BrokerImage) -> bytes:
+    """The only directory there is, where a broker has but one that takes new partitions."""
+    open_dirs = [d for d in broker.log_dirs if d not in (broker.cordoned_log_dirs or ())]
+    return open_dirs[0] if len(broker.log_dirs) == 1 and open_dirs else UNASSIGNED_DIRECTORY
+
+
+def manual(
+    image: ClusterImage, assignments: Sequence[Sequence[int]], first: int, replication_factor: int | None
+) -> list[NewPartition]:
+    """As the client says, checked. All partitions of a topic have the same replication factor."""
+    made: list[NewPartition] = []
+    for index, brokers in enumerate(assignments, first):
+        _check_replicas(image, brokers, replication_factor)
+        replication_factor = len(brokers)
+        new = _new(image.brokers, tuple(brokers))
+        if not new.isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers assigned to partition {index} are fenced or in controlled shutdown.",
+            )
+        made.append(new)
+    return made
+
+
+def _check_replicas(image: ClusterImage, brokers: Sequence[int], replication_factor: int | None) -> None:
+    if not brokers:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has a partition without replicas.")
+    for broker in brokers:
+        if broker not in image.brokers:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment names broker {broker}, which is not registered."
+            )
+    if len(set(brokers)) != len(brokers):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment names a broker twice: {list(brokers)}.")
+    if replication_factor is not None and len(brokers) != replication_factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"A partition is assigned {len(brokers)} replica(s), others of the topic have {replication_factor}.",
+        )

@@ -1,0 +1,64 @@
+"""ElectLeaders: bring back the preferred leader, or any leader at all."""
+
+from typing import Any
+
+from tidelog.controller.brokers import active_in
+from tidelog.controller.leaders import Defaults, Election, Rules, changed_fields, effective_min_isr, elr_enabled
+from tidelog.metadata.image import NO_LEADER, ClusterImage
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from tidelog.wire.records.metadata import PartitionChangeRecord
+
+_TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+def elect_leaders(
+    image: ClusterImage, request: ElectLeadersRequest, defaults: Defaults
+) -> tuple[list[Any], ElectLeadersResponse]:
+    """For the partitions named; for all, where none are, and then those that need no election are left out."""
+    election = _TYPES.get(request.election_type)
+    if election is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}.")
+    records: list[Any] = []
+    results: list[ReplicaElectionResult] = []
+    if request.topic_partitions is None:
+        wanted = [(topic.name, list(range(len(topic.partitions)))) for topic in image.topics.values()]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    for name, indexes in wanted:
+        answers: list[PartitionResult] = []
+        for index in indexes:
+            try:
+                records.append(_elect(image, name, index, election, defaults))
+            except KafkaError as error:
+                if request.topic_partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                    answers.append(
+                        PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                    )
+            else:
+                answers.append(PartitionResult(partition_id=index, error_message=None))
+        results.append(ReplicaElectionResult(topic=name, partition_result=answers))
+    return records, ElectLeadersResponse(replica_election_results=results)
+
+
+def _elect(image: ClusterImage, name: str, index: int, election: Election, defaults: Defaults) -> PartitionChangeRecord:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
+    partition = topic.partitions[index]
+    preferred = election is Election.PREFERRED
+    if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have.")
+    rules = Rules(effective_min_isr(image, topic, defaults), elr_enabled(image), election, active_in(image))
+    fields = changed_fields(partition, rules)
+    if fields is None:
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        raise KafkaError(code, f"No replica of {name}-{index} can be elected.")
+    return PartitionChangeRecord(partition_id=index, topic_id=topic.id, **fields)

@@ -1,0 +1,228 @@
+"""The machine itself: the one way in which state that must survive comes to change.
+
+A decision sees the newest state, with everything that was appended before it, and answers `(records, answer)`. The
+records are folded into the next state and appended; the answer leaves when they are committed. Readers see the
+committed state only. States are immutable, so a version is a reference, and taking a failed append back is forgetting
+one.
+
+What holds, always (`check_invariants`):
+
+- the newest state is the committed one with the records of the waiting decisions folded in, in their order;
+- an answer leaves after the publication of its records, and answers leave in the order of their decisions;
+- a decision that wrote nothing waits for what it saw: nobody hears of what may yet be taken back;
+- when leadership ends every waiting decision fails with the machine's `lost` error: it may or may not have been done,
+  and whoever asks again asks the next leader.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from tidelog.env.clock import Clock
+from tidelog.env.loop import Loop, Timer
+from tidelog.env.promise import Promise
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+S = TypeVar("S")
+R = TypeVar("R")
+R_in = TypeVar("R_in", contravariant=True)
+T = TypeVar("T")
+
+WAITING_MAX = 10_000
+"""Decisions that may wait for their commit; beyond it, callers are told to come again."""
+
+
+class Position(NamedTuple):
+    """Where in the log a state stands: everything up to and including `offset` is in it."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+class AppendLog(Protocol[R_in]):
+    """The log that a machine writes to while it leads."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+    def append(self, records: Sequence[R_in], epoch: int, now_ms: int) -> int:
+        """Write the records so that all or none of them count; the offset of the last. Durable and committed later.
+
+        Raises OSError or KafkaError where it couldn't: then none of them counts.
+        """
+        ...
+
+
+Fold = Callable[[S, Sequence[R], Position], S]
+"""The state after some records; pure."""
+
+
+class _Waiting(Generic[S, R]):
+    """A decision that was appended and isn't committed; `answers` are those that wait for it."""
+
+    __slots__ = ("answers", "offset", "records", "state")
+
+    def __init__(self, offset: int, state: S, records: Sequence[R]) -> None:
+        self.offset = offset
+        self.state = state
+        self.records = records
+        self.answers: list[tuple[Promise[Any], Any]] = []
+
+
+class Machine(Generic[S, R]):
+    """State on a log. `committed` is for readers, `newest` is what the next decision sees."""
+
+    __slots__ = (
+        "_clock",
+        "_fold",
+        "_log",
+        "_loop",
+        "_lost",
+        "_publish",
+        "_timers",
+        "_waiting",
+        "_waiting_answers",
+        "committed",
+        "epoch",
+        "newest",
+    )
+
+    def __init__(
+        self,
+        state: S,
+        fold: Fold[S, R],
+        log: AppendLog[R],
+        publish: Callable[[S, Sequence[R]], None],
+        clock: Clock,
+        loop: Loop,
+        lost: ErrorCode,
+    ) -> None:
+        self.committed = state
+        self.newest = state
+        self.epoch: int | None = None
+        """The leader epoch in which this machine decides; None while it doesn't lead."""
+        self._fold = fold
+        self._log = log
+        self._publish = publish
+        self._clock = clock
+        self._loop = loop
+        self._lost = lost
+        self._waiting: deque[_Waiting[S, R]] = deque()
+        self._waiting_answers = 0
+        self._timers: set[_EpochTimer] = set()
+
+    # ---- loading and following: what others decided ----
+
+    def load(self, state: S) -> None:
+        """Begin from a whole state, such as a snapshot."""
+        assert self.epoch is None, "a leading machine holds the newest state already"
+        self.committed = self.newest = state
+
+    def replay(self, records: Sequence[R], position: Position) -> None:
+        """Committed records that this machine didn't decide in its present epoch."""
+        assert self.epoch is None, "a leading machine replayed its records when it appended them"
+        self.committed = self.newest = self._fold(self.newest, records, position)
+        self._publish(self.committed, records)
+
+    # ---- leading ----
+
+    def lead(self, epoch: int) -> None:
+        """All of the log is replayed: decide from now on."""
+        assert self.epoch is None
+        self.epoch = epoch
+
+    def unload(self) -> None:
+        """Leadership is over: forget what isn't committed, fail who waits, stop the timers."""
+        self.epoch = None
+        self.newest = self.committed
+        waiting, self._waiting = self._waiting, deque()
+        self._waiting_answers = 0
+        for timer in self._timers:
+            timer.stop()
+        self._timers.clear()
+        for entry in waiting:
+            for promise, _ in entry.answers:
+                promise.fail(KafkaError(self._lost, "leadership ended before the change was committed"))
+
+    def submit(self, decide: Callable[[S, int], tuple[Sequence[R], T]]) -> Promise[T]:
+        """Decide on the newest state, now; the answer comes when the records are committed and published."""
+        if self.epoch is None:
+            return Promise[T].failed(KafkaError(self._lost, "this node doesn't lead"))
+        if self._waiting_answers >= WAITING_MAX:
+            return Promise[T].failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} changes wait already"))
+        now_ms = self._clock.now_ms()
+        try:
+            records, answer = decide(self.newest, now_ms)
+            if records:
+                self._append(records, now_ms)
+        except Exception as error:
+            return Promise[T].failed(error)
+        if not self._waiting:
+            return Promise[T].resolved(answer)
+        promise: Promise[T] = Promise()
+        self._waiting[-1].answers.append((promise, answer))
+        self._waiting_answers += 1
+        return promise
+
+    def _append(self, records: Sequence[R], now_ms: int) -> None:
+        assert self.epoch is not None
+        # Folding first: records that can't follow what came before must not reach the log.
+        last = self._log.next_offset + len(records) - 1
+        state = self._fold(self.newest, records, Position(last, self.epoch, now_ms))
+        written = self._log.append(records, self.epoch, now_ms)
+        if written != last:  # the log added records of its own, such as those of a transaction
+            state = self._fold(state, (), Position(written, self.epoch, now_ms))
+        self.newest = state
+        self._waiting.append(_Waiting(written, state, records))
+
+    def commit(self, end: int) -> None:
+        """Everything below `end` is committed: publish it, then answer."""
+        while self._waiting and self._waiting[0].offset < end:
+            entry = self._waiting.popleft()
+            self._waiting_answers -= len(entry.answers)
+            self.committed = entry.state
+            self._publish(entry.state, entry.records)
+            for promise, answer in entry.answers:
+                promise.resolve(answer)
+
+    def schedule(self, delay_s: float, action: Callable[[], None]) -> "_EpochTimer":
+        """Run `action` later, unless leadership changed by then."""
+        assert self.epoch is not None
+        timer = _EpochTimer(self, self.epoch, action)
+        timer.handle = self._loop.call_later(delay_s, timer.fire)
+        self._timers.add(timer)
+        return timer
+
+    def check_invariants(self) -> None:
+        """What holds between any two events; for tests and simulation."""
+        offsets = [entry.offset for entry in self._waiting]
+        assert offsets == sorted(offsets)
+        assert self._waiting_answers == sum(len(entry.answers) for entry in self._waiting)
+        assert self.newest is (self._waiting[-1].state if self._waiting else self.committed)
+        assert self.epoch is not None or not self._waiting
+
+
+class _EpochTimer:
+    """A timer of one leader epoch."""
+
+    __slots__ = ("_action", "_epoch", "_machine", "handle")
+
+    def __init__(self, machine: Machine[Any, Any], epoch: int, action: Callable[[], None]) -> None:
+        self._machine = machine
+        self._epoch = epoch
+        self._action = action
+        self.handle: Timer | None = None
+
+    def fire(self) -> None:
+        self._machine._timers.discard(self)
+        if self._machine.epoch == self._epoch:
+            self._action()
+
+    def stop(self) -> None:
+        if self.handle is not None:
+            self.handle.cancel()
+
+    def cancel(self) -> None:
+        self._machine._timers.discard(self)
+        self.stop()

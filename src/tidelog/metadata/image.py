@@ -1,0 +1,131 @@
+"""The cluster as the committed metadata records say it is: immutable, so that a reader's view never moves under it.
+
+A change makes a new image that shares with the old one all it can. Partitions that agree in everything, as most do, are
+one object (`apply.py` interns them), so 100,000 partitions cost little more than a pointer each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+NO_LEADER = -1
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
+
+
+class PartitionImage(NamedTuple):
+    """One partition. `directories` name the disk of each of `replicas`, in their order."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    id: bytes
+    partitions: tuple[PartitionImage, ...]
+
+
+class EndpointImage(NamedTuple):
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A broker's registration; `epoch` is the offset at which it was decided."""
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[EndpointImage, ...]
+    features: Mapping[str, tuple[int, int]]
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    is_migrating_zk_broker: bool = False
+
+    @property
+    def active(self) -> bool:
+        """May lead, and join an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    id: int
+    incarnation_id: bytes
+    endpoints: tuple[EndpointImage, ...]
+    features: Mapping[str, tuple[int, int]]
+    zk_migration_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """Everything up to and including `offset`. `configs` is by (resource type, resource name)."""
+
+    offset: int = -1
+    epoch: int = 0
+    timestamp_ms: int = 0
+    features: Mapping[str, int] = _EMPTY
+    brokers: Mapping[int, BrokerImage] = _EMPTY
+    controllers: Mapping[int, ControllerImage] = _EMPTY
+    topics: Mapping[str, TopicImage] = _EMPTY
+    topics_by_id: Mapping[bytes, TopicImage] = _EMPTY
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = _EMPTY
+    next_producer_id: int = -1
+    quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]] = _EMPTY
+    acls: Mapping[bytes, Any] = _EMPTY
+    scram: Mapping[tuple[str, int], Any] = _EMPTY
+    tokens: Mapping[str, Any] = _EMPTY
+    before_transaction: "ClusterImage | None" = field(default=None, repr=False)
+
+    @property
+    def visible(self) -> "ClusterImage":
+        """What readers may see: the image before the metadata transaction that is still open, if one is."""
+        return self if self.before_transaction is None else self.before_transaction
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of `metadata.version`; 0 where none was ever written."""
+        return self.features.get("metadata.version", 0)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """The topic's own overrides."""
+        return self.configs.get((TOPIC_RESOURCE, name), _EMPTY)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        found = self.topics.get(topic)
+        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+
+    def check_invariants(self) -> None:
+        """What holds in every image; for tests and simulation."""
+        assert len(self.topics) == len(self.topics_by_id)
+        for name, topic in self.topics.items():
+            assert topic.name == name
+            assert self.topics_by_id[topic.id] is topic
+            for partition in topic.partitions:
+                assert partition.leader == NO_LEADER or partition.leader in partition.isr, (name, partition)
+                assert set(partition.isr) <= set(partition.replicas), (name, partition)
+                assert not partition.directories or len(partition.directories) == len(partition.replicas)
+        assert all(values for values in self.configs.values()), "an empty set of overrides is left out"
+
+
+EMPTY_IMAGE = ClusterImage()

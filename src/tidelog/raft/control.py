@@ -1,0 +1,77 @@
+"""Control batches of the metadata log and its snapshots: who leads, who votes, where a snapshot begins and ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from tidelog.wire.batch import build
+from tidelog.wire.record import Record
+from tidelog.wire.records import control as wire
+from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, VotersRecord, encode_control
+
+KRAFT_VERSION_MAX = 1
+
+
+def control_batch(records: Sequence[ControlRecord], base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    made: list[Record] = []
+    for index, record in enumerate(records):
+        key, value = encode_control(record)
+        made.append(Record(base_offset + index, now_ms, key, value, ()))
+    return build(made, base_offset=base_offset, leader_epoch=epoch, control=True)
+
+
+def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, now_ms: int) -> bytearray:
+    records = [Record(offset, now_ms, None, value, ()) for offset, value in enumerate(values, base_offset)]
+    return build(records, base_offset=base_offset, leader_epoch=epoch)
+
+
+def leader_change(leader_id: int, voters: VoterSet, granting: Sequence[int]) -> wire.LeaderChangeMessage:
+    return wire.LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=[wire.LeaderChangeVoter(voter_id=id) for id in sorted(voters.ids)],
+        granting_voters=[wire.LeaderChangeVoter(voter_id=id) for id in granting],
+    )
+
+
+def voters_record(voters: VoterSet) -> VotersRecord:
+    feature = wire.KRaftVersionFeature(min_supported_version=0, max_supported_version=KRAFT_VERSION_MAX)
+    return VotersRecord(
+        voters=[
+            wire.Voter(
+                voter_id=voter.key.id,
+                voter_directory_id=voter.key.directory_id,
+                endpoints=[wire.Endpoint(name=e.name, host=e.host, port=e.port) for e in voter.endpoints],
+                kraft_version_feature=feature,
+            )
+            for voter in voters.voters
+        ]
+    )
+
+
+def voter_set(record: VotersRecord) -> VoterSet:
+    return VoterSet(
+        tuple(
+            Voter(
+                ReplicaKey(voter.voter_id, voter.voter_directory_id),
+                tuple(Endpoint(e.name, e.host, e.port) for e in voter.endpoints),
+            )
+            for voter in record.voters
+        )
+    )
+
+
+@dataclass(slots=True)
+class VoterHistory:
+    """The voters and the kraft.version as the control records read so far have them."""
+
+    kraft_version: int = 0
+    voters: VoterSet | None = None
+    in_log: bool = False
+    """Whether the log, and not only the checkpoint that the folder was formatted with, names the voters."""
+
+    def note(self, record: ControlRecord | None, *, in_log: bool) -> None:
+        if isinstance(record, KRaftVersionRecord):
+            self.kraft_version = record.kraft_version
+        elif isinstance(record, VotersRecord):
+            self.voters = voter_set(record)
+            self.in_log = in_log

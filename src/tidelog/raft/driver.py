@@ -1,0 +1,403 @@
+"""The shell around the quorum: carries out what it decides on the log, the `quorum-state` file, timers, checkpoints.
+
+The way of a decision passes here twice: down, as batches that are appended and made durable; and up again, as the high
+watermark that tells the machine what is committed.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tidelog.env import Environment
+from tidelog.env.loop import Timer
+from tidelog.env.promise import Promise
+from tidelog.raft.control import VoterHistory, control_batch, data_batch, leader_change, voters_record
+from tidelog.raft.election_file import read_election, write_election
+from tidelog.raft.events import (
+    Appended,
+    Commit,
+    Effect,
+    ElectionState,
+    Event,
+    Lead,
+    MadeDurable,
+    Remember,
+    Resigned,
+    SetTimer,
+    Started,
+    StopLeading,
+    TimedOut,
+    TimerKind,
+)
+from tidelog.raft.metadata_log import MetadataLog
+from tidelog.raft.quorum import Quorum, Role
+from tidelog.raft.snapshot import (
+    SnapshotContents,
+    SnapshotId,
+    delete_snapshots,
+    encode_snapshot,
+    list_snapshots,
+    read_snapshot,
+    remove_leftovers,
+    write_snapshot,
+)
+from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
+from tidelog.wire.batch import check, read_header, records
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, SnapshotHeaderRecord, decode_control
+
+_logger = logging.getLogger(__name__)
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""The most that one batch of the metadata log may hold: as Kafka's raft has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaftSettings:
+    """Kafka's settings for the metadata log, under their own names but for the dots."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3600 * 1000
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 7 * 24 * 3600 * 1000
+
+
+class ReplayBatch(NamedTuple):
+    """Committed records that weren't decided here, or not since the start."""
+
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    values: list[bytes]
+
+
+class SnapshotSource(NamedTuple):
+    """A committed state to be written as a checkpoint. `values` is drawn off the loop: it must not change."""
+
+    id: SnapshotId
+    timestamp_ms: int
+    values: Iterable[bytes]
+
+
+class RaftListener(Protocol):
+    """The machine on top."""
+
+    def load_snapshot(self, contents: SnapshotContents, snapshot: SnapshotId) -> None: ...
+
+    def replay(self, batches: Iterable[ReplayBatch]) -> None: ...
+
+    def lead(self, epoch: int) -> None:
+        """This node leads, and everything in its log is replayed."""
+        ...
+
+    def stop_leading(self, epoch: int) -> None: ...
+
+    def committed(self, end: int) -> None:
+        """Everything below `end` is committed; called while leading, replayed batches apart."""
+        ...
+
+    def snapshot_source(self) -> SnapshotSource | None:
+        """The committed state, or None where there is none worth a checkpoint."""
+        ...
+
+
+class RaftDriver:
+    """One replica of the metadata log, running."""
+
+    def __init__(
+        self,
+        env: Environment,
+        folder: str,
+        local: Voter,
+        log: MetadataLog,
+        settings: RaftSettings,
+        send: Callable[[Effect], None] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.local = local
+        self.kraft_version = 0
+        self.quorum: Quorum
+        self._env = env
+        self._log = log
+        self._settings = settings
+        self._send = send
+        self._listener: RaftListener
+        self._timer: Timer | None = None
+        self._snapshot_timer: Timer | None = None
+        self._snapshots: list[SnapshotId] = []
+        self._snapshot_under_way = False
+        self._bytes_since_snapshot = 0
+        self._replayed = 0
+        self._leading: int | None = None
+        self._voters_in_log = False
+        self._stopped = False
+
+    # ---- what others may know ----
+
+    @property
+    def epoch(self) -> int:
+        return self.quorum.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self.quorum.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        return self.quorum.high_watermark
+
+    @property
+    def log_end(self) -> int:
+        return self._log.end.offset
+
+    @property
+    def log_start(self) -> int:
+        return self._log.log_start
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.quorum.voters
+
+    @property
+    def snapshots(self) -> Sequence[SnapshotId]:
+        """The checkpoints there are, oldest first."""
+        return self._snapshots
+
+    # ---- start and stop ----
+
+    def start(self, listener: RaftListener) -> None:
+        """Recover, load the newest checkpoint into `listener`, take part in elections. A quorum of one leads soon."""
+        disk = self._env.disk
+        self._listener = listener
+        disk.make_folders(self.folder)
+        remove_leftovers(disk, self.folder)
+        self._log.open(self._durable, self._offline)
+        self._snapshots = list_snapshots(disk, self.folder)
+        history = VoterHistory()
+        if self._snapshots:
+            self._load(self._snapshots[-1], history)
+        self._scan_control_batches(history)
+        self._voters_in_log = history.in_log
+        self.kraft_version = history.kraft_version
+        voters = history.voters or VoterSet((Voter(ReplicaKey(self.local.key.id), self.local.endpoints),))
+        if self.local.key.id not in voters.ids:
+            raise KafkaError(
+                ErrorCode.INVALID_VOTER_KEY,
+                f"{self.folder} knows the voters {sorted(voters.ids)}, node.id is {self.local.key.id}",
+            )
+        self.quorum = Quorum(
+            self.local.key if self.kraft_version else ReplicaKey(self.local.key.id),
+            voters,
+            read_election(disk, self.folder) or ElectionState(),
+            self._log.end,
+            durable=self._log.durable_end,
+            high_watermark=self._replayed,
+        )
+        self._restart_snapshot_timer()
+        self.handle(Started())
+
+    def stop(self) -> None:
+        """Take no further part. What is committed is durable; the log is closed by the store that it belongs to."""
+        self._stopped = True
+        for timer in (self._timer, self._snapshot_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._leading is not None:
+            self.handle(Resigned())
+
+    def _load(self, snapshot: SnapshotId, history: VoterHistory) -> None:
+        contents = read_snapshot(self._env.disk, f"{self.folder}/{snapshot.file_name}")
+        for record in contents.control:
+            history.note(record, in_log=snapshot.offset > 0)
+        if self._log.end.offset < snapshot.offset or self._log.log_start > snapshot.offset:
+            self._log.start_over_at(snapshot.offset)
+        self._replayed = snapshot.offset
+        if snapshot.offset:
+            self._listener.load_snapshot(contents, snapshot)
+
+    def _scan_control_batches(self, history: VoterHistory) -> None:
+        for header, buffer in self._log.batches(self._replayed, self._log.end.offset):
+            if header.control:
+                for record in records(buffer, header):
+                    history.note(decode_control(record.key or b"", record.value or b""), in_log=True)
+
+    # ---- events and effects ----
+
+    def handle(self, event: Event) -> None:
+        """Let the quorum decide, and do what it says, in order."""
+        for effect in self.quorum.handle(event):
+            match effect:
+                case Remember(election):
+                    # The loop waits: nothing may happen before this is durable, and elections are rare.
+                    write_election(self._env.disk, self.folder, election, self.kraft_version, self.voters)
+                case Lead(epoch, granting):
+                    self._open_epoch(epoch, granting)
+                case Commit(offset):
+                    self._committed(offset)
+                case StopLeading(epoch):
+                    self._leading = None
+                    self._listener.stop_leading(epoch)
+                case SetTimer(kind):
+                    self._set_timer(kind)
+                case _:
+                    assert self._send is not None, f"{effect} is for other voters, and there is no way to reach them"
+                    self._send(effect)
+
+    def _open_epoch(self, epoch: int, granting: Sequence[int]) -> None:
+        """Append the batch that opens the epoch; with it the voters, where the log doesn't name them as they are."""
+        voters = self.voters
+        opening: list[ControlRecord] = [leader_change(self.local.key.id, voters, granting)]
+        if self.kraft_version > 0 and (not self._voters_in_log or self.local not in voters.voters):
+            voters = self.quorum.voters = voters.with_voter(self.local)
+            opening += [KRaftVersionRecord(kraft_version=self.kraft_version), voters_record(voters)]
+            self._voters_in_log = True
+        self._write(control_batch(opening, self.log_end, epoch, self._env.clock.now_ms()))
+
+    def _write(self, batch: bytearray) -> None:
+        self._log.append(batch)
+        self._bytes_since_snapshot += len(batch)
+        self.handle(Appended(self._log.end))
+        if self._log.durable_end == self.log_end:
+            self._durable(self.log_end)
+
+    def _durable(self, end: int) -> None:
+        self.handle(MadeDurable(end))
+
+    def _offline(self, reason: str) -> None:
+        """The log failed: what was appended last may or may not be there. This node can't lead with it."""
+        _logger.error("the metadata log is offline, this node leads it no longer: %s", reason)
+        self.handle(Resigned())
+
+    def _committed(self, end: int) -> None:
+        if self._leading is not None:
+            self._replayed = end
+            self._listener.committed(end)
+        else:
+            self._replay_to(end)
+            if self.quorum.role is Role.LEADER:
+                self._replay_to(self.log_end)
+                self._leading = self.epoch
+                self._listener.lead(self.epoch)
+        if self._bytes_since_snapshot >= self._settings.snapshot_bytes:
+            self.take_snapshot()
+
+    def _replay_to(self, end: int) -> None:
+        if end > self._replayed:
+            self._listener.replay(self._decoded(self._replayed, end))
+            self._replayed = end
+
+    def _decoded(self, start: int, end: int) -> Iterator[ReplayBatch]:
+        for header, buffer in self._log.batches(start, end):
+            check(buffer, header, header.end)
+            values = [] if header.control else [record.value or b"" for record in records(buffer, header)]
+            yield ReplayBatch(header.last_offset, header.leader_epoch, header.max_timestamp, values)
+
+    def _set_timer(self, kind: TimerKind) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if kind is TimerKind.NONE or self._stopped or len(self.voters.voters) == 1:
+            return  # a quorum of one waits for nobody
+        timeout_ms = self._settings.fetch_timeout_ms
+        if kind is TimerKind.ELECTION:
+            timeout_ms = self._settings.election_timeout_ms
+            timeout_ms += self._env.random.random_int(0, timeout_ms)
+        self._timer = self._env.loop.call_later(timeout_ms / 1000, self.handle, TimedOut())
+
+    # ---- appending, while leading ----
+
+    @property
+    def next_offset(self) -> int:
+        return self.log_end
+
+    def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
+        """Append one batch; the offset of its last record. NOT_CONTROLLER where this node doesn't lead `epoch`,
+        KAFKA_STORAGE_ERROR where the log can't be written: on a full disk it goes on later, otherwise it is offline.
+        """
+        if self._leading != epoch:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"epoch {epoch} is not led here")
+        batch = data_batch(values, self.log_end, epoch, now_ms)
+        if len(batch) > BATCH_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a metadata batch of {len(batch)} bytes; {BATCH_BYTES_MAX} are allowed",
+            )
+        last = self.log_end + len(values) - 1
+        self._write(batch)
+        return last
+
+    # ---- snapshots ----
+
+    def take_snapshot(self) -> Promise[None]:
+        """Write the committed state as a checkpoint, off the loop; then let go of what it makes superfluous."""
+        source = None if self._snapshot_under_way or self._stopped else self._listener.snapshot_source()
+        if source is None or (self._snapshots and source.id <= self._snapshots[-1]):
+            return Promise[None].resolved(None)
+        self._snapshot_under_way = True
+        self._bytes_since_snapshot = 0
+        disk, now_ms = self._env.disk, self._env.clock.now_ms()
+        kraft_version, voters = self.kraft_version, self.voters
+
+        def write() -> None:
+            batches = encode_snapshot(
+                source.values,
+                epoch=source.id.epoch,
+                log_timestamp_ms=source.timestamp_ms,
+                now_ms=now_ms,
+                kraft_version=kraft_version,
+                voters=voters,
+            )
+            write_snapshot(disk, self.folder, source.id.file_name, batches)
+
+        written = self._env.loop.run_blocking(write)
+        written.on_done(lambda promise: self._snapshot_written(source.id, promise.error))
+        return written
+
+    def _snapshot_written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
+        self._snapshot_under_way = False
+        if error is not None:  # the log still holds everything: the next one may fare better
+            _logger.error("the checkpoint %s could not be written: %s", snapshot.file_name, error)
+            return
+        self._snapshots.append(snapshot)
+        self._restart_snapshot_timer()
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete the oldest checkpoints, and the log below the next, while there is more than retention wants."""
+        disk, now_ms = self._env.disk, self._env.clock.now_ms()
+        sizes = {snapshot: disk.size(f"{self.folder}/{snapshot.file_name}") for snapshot in self._snapshots}
+        total = sum(sizes.values()) + self._log.size_bytes()
+        gone: list[SnapshotId] = []
+        while len(self._snapshots) > 1:
+            oldest, following = self._snapshots[:2]
+            age_ms = now_ms - self._snapshot_timestamp(oldest)
+            if total <= self._settings.retention_bytes and age_ms <= self._settings.retention_ms:
+                break
+            gone.append(self._snapshots.pop(0))
+            before = self._log.size_bytes()
+            self._log.delete_before(following.offset)
+            total -= sizes[oldest] + before - self._log.size_bytes()
+        delete_snapshots(disk, self.folder, gone)
+
+    def _snapshot_timestamp(self, snapshot: SnapshotId) -> int:
+        """When the last record in a checkpoint was written."""
+        file = self._env.disk.open(f"{self.folder}/{snapshot.file_name}")
+        head = file.read(0, min(file.size(), 4096))
+        first = next(records(head, read_header(head)))
+        decoded = decode_control(first.key or b"", first.value or b"")
+        return decoded.last_contained_log_timestamp if isinstance(decoded, SnapshotHeaderRecord) else 0
+
+    def _restart_snapshot_timer(self) -> None:
+        if self._snapshot_timer is not None:
+            self._snapshot_timer.cancel()
+        interval_ms = self._settings.snapshot_interval_ms
+        self._snapshot_timer = None
+        if interval_ms > 0 and not self._stopped:
+            self._snapshot_timer = self._env.loop.call_later(interval_ms / 1000, self._snapshot_interval_over)
+
+    def _snapshot_interval_over(self) -> None:
+        self._restart_snapshot_timer()
+        self.take_snapshot()

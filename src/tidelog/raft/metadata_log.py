@@ -1,0 +1,45 @@
+"""What raft needs of a log: the seam between the quorum's driver and `log/`."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from tidelog.env.network import Buffer
+from tidelog.raft.events import LogEnd
+from tidelog.wire.batch import BatchHeader
+
+
+class MetadataLog(Protocol):
+    """A log of batches that carry their offsets and epochs already. Ends as in `log.Log`."""
+
+    @property
+    def log_start(self) -> int: ...
+
+    @property
+    def durable_end(self) -> int: ...
+
+    @property
+    def end(self) -> LogEnd:
+        """The offset behind the last batch, and that batch's epoch."""
+        ...
+
+    def open(self, on_durable: Callable[[int], None], on_offline: Callable[[str], None]) -> None:
+        """Recover what is on disk. From now on `on_durable(end)` is called as the durable end advances."""
+        ...
+
+    def append(self, batch: bytearray) -> None:
+        """Write one batch at the end, and ask for it to be made durable soon."""
+        ...
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
+        """The batches from the one that holds `start` up to offset `end`, each with the buffer that it lies in."""
+        ...
+
+    def delete_before(self, offset: int) -> None:
+        """Everything below is in a snapshot: segments that lie wholly below it may go."""
+        ...
+
+    def start_over_at(self, offset: int) -> None:
+        """A snapshot is ahead of the log: drop the log and go on behind the snapshot."""
+        ...
+
+    def size_bytes(self) -> int: ...

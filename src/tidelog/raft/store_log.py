@@ -1,0 +1,88 @@
+"""The metadata log on disk: `log.Log` as the quorum's driver sees it."""
+
+from collections.abc import Callable, Iterator
+
+from tidelog.config.topic import TopicConfig
+from tidelog.env.clock import Clock
+from tidelog.env.network import Buffer
+from tidelog.log.log import Log
+from tidelog.log.store import Store
+from tidelog.raft.events import LogEnd
+from tidelog.raft.folder import METADATA_TOPIC_ID
+from tidelog.wire.batch import BatchHeader, iterate
+
+METADATA_TOPIC = "__cluster_metadata"
+READ_BYTES = 4 * 1024 * 1024
+
+METADATA_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",  # checkpoints decide what may go
+    "retention.bytes": "-1",
+    "segment.bytes": str(1024 * 1024 * 1024),
+    "segment.ms": str(7 * 24 * 3600 * 1000),
+    "max.message.bytes": str(16 * 1024 * 1024),
+    "tidelog.durability": "fsync",
+    "file.delete.delay.ms": "60000",
+}
+
+
+class StoreLog:
+    """Kafka's files in `__cluster_metadata-0`, made durable by the store's group commit."""
+
+    def __init__(self, store: Store, clock: Clock, config: TopicConfig) -> None:
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._log: Log
+        self._on_durable: Callable[[int], None]
+        self._on_offline: Callable[[str], None]
+
+    def open(self, on_durable: Callable[[int], None], on_offline: Callable[[str], None]) -> None:
+        self._on_durable = on_durable
+        self._on_offline = on_offline
+        self._log = self._store.log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._config)
+        self._log.listener = self
+
+    @property
+    def log_start(self) -> int:
+        return self._log.log_start
+
+    @property
+    def durable_end(self) -> int:
+        return self._log.durable_end
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(max(self._log.epochs.latest, 0), self._log.log_end)
+
+    def append(self, batch: bytearray) -> None:
+        log = self._log
+        log.append_records(memoryview(batch), 0, len(batch), self._clock.now_ms())
+        self._store.commit.request(log)
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
+        while start < end:
+            piece = self._log.read(start, READ_BYTES, end)
+            if piece is None:
+                return
+            view = piece.view()
+            before = start
+            for header in iterate(view):
+                start = header.next_offset
+                yield header, view
+            assert start > before, f"no whole batch at offset {start} of the metadata log"
+
+    def delete_before(self, offset: int) -> None:
+        self._log.delete_before(offset)
+
+    def start_over_at(self, offset: int) -> None:
+        self._log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+
+    def size_bytes(self) -> int:
+        return self._log.size_bytes()
+
+    def durable_advanced(self, log: Log) -> None:
+        self._on_durable(log.durable_end)
+
+    def went_offline(self, log: Log) -> None:
+        self._on_offline(log.offline or "")

@@ -1,0 +1,59 @@
+"""Who votes in the quorum. A voter is an id and the id of its disk: a node with a wiped disk is another voter."""
+
+from dataclasses import dataclass
+
+from tidelog.wire.uuids import ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaKey:
+    """One replica of the metadata log. `directory_id` is zero where it isn't known (kraft.version 0)."""
+
+    id: int
+    directory_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a voter listens, under the name of its listener."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """All voters, by id. Two majorities of one set always share a voter: all of raft stands on that."""
+
+    voters: tuple[Voter, ...]
+
+    def __post_init__(self) -> None:
+        assert self.voters, "a quorum has at least one voter"
+        assert len(self.ids) == len(self.voters), f"a voter stands twice among {self.voters}"
+
+    @property
+    def ids(self) -> frozenset[int]:
+        return frozenset(voter.key.id for voter in self.voters)
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether this replica may vote and lead; an unknown directory id on either side matches any."""
+        for voter in self.voters:
+            if voter.key.id == key.id:
+                return ZERO_UUID in (voter.key.directory_id, key.directory_id) or voter.key == key
+        return False
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """The same set with this voter's entry replaced."""
+        assert voter.key.id in self.ids
+        return VoterSet(tuple(voter if old.key.id == voter.key.id else old for old in self.voters))
