@@ -98,5 +98,5 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> 
         return -1, -1, -1
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return -1, -1, -1
-    found = log_.max_timestamp(end) if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end)
+    found = log_.max_timestamp() if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end)
     return found if found is not None and found[1] < end else NONE_FOUND

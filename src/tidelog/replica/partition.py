@@ -72,7 +72,7 @@ class Partition:
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
-        self.high_watermark = log.durable_end
+        self.high_watermark = log.high_watermark = log.durable_end
         log.listener = self
         log.lead(image.leader_epoch)
         if log.durable_end < log.log_end:
@@ -148,7 +148,7 @@ class Partition:
         durable_end = self.log.durable_end
         if durable_end <= self.high_watermark:
             return
-        self.high_watermark = durable_end
+        self.high_watermark = self.log.high_watermark = durable_end
         if self._acks:
             self._acks.rise(durable_end)
         if self._fetches:

@@ -88,13 +88,11 @@ class FetchPath:
             partition.check_leader(leader_epoch)
             log = partition.log
             committed = isolation == READ_COMMITTED
-            if committed and log.has_aborted:
-                return NotImplemented
             limit = min(partition_max_bytes, max_bytes, self._max_bytes)
             log_slice = partition.read(offset, limit, committed=committed, at_least_one=True)
         except KafkaError:
             return NotImplemented
-        if log_slice is None:
+        if log_slice is None or (committed and log.aborted(offset, log_slice)):
             return NotImplemented
         size = len(log_slice)
         if size < min_bytes and size < limit:

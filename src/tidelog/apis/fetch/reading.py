@@ -105,7 +105,7 @@ class Reading:
         elif self._committed and log_slice is not None:
             answered.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in partition.log.aborted_in(asked.fetch_offset, log_slice)
+                for aborted in partition.log.aborted(asked.fetch_offset, log_slice)
             ]
         return answered
 

@@ -1,0 +1,291 @@
+"""The wiring of one broker, and the order of its start and stop.
+
+Start: lock and identify the data folders, recover the logs, load the metadata and lead its quorum, bind the listeners,
+register with the controller, and only then accept connections. Stop is the reverse: accept nothing more, answer what was
+accepted, tell the controller, make everything durable, mark the logs clean.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.apis.context import Endpoint, Services
+from tidelog.apis.deadlines import Deadlines
+from tidelog.apis.fetch.sessions import FetchSessions
+from tidelog.apis.producer_ids import ProducerIds
+from tidelog.config.topic import TopicConfig, resolve_topic
+from tidelog.controller import brokers, producer_ids
+from tidelog.controller.activation import default_bootstrap
+from tidelog.controller.controller import Controller
+from tidelog.controller.leaders import Defaults
+from tidelog.env.promise import Promise
+from tidelog.log.store import Store
+from tidelog.metadata.follow import Follower
+from tidelog.metadata.image import EndpointImage
+from tidelog.metadata.versions import SUPPORTED
+from tidelog.raft import folder as folders
+from tidelog.raft.driver import RaftDriver, RaftSettings
+from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
+from tidelog.raft.voters import Endpoint as ControllerEndpoint
+from tidelog.raft.voters import ReplicaKey, Voter
+from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
+from tidelog.server.dispatch import Dispatch
+from tidelog.server.server import Server
+from tidelog.wire.records.metadata import decode_record, encode_record
+
+if TYPE_CHECKING:
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.controller.producer_ids import ProducerIdBlock
+    from tidelog.env import Environment
+    from tidelog.metadata.image import ClusterImage
+    from tidelog.raft.folder import FolderIdentity
+
+log = logging.getLogger("tidelog.broker")
+
+DRAIN_S = 5.0
+"""How long a stop waits for clients to take the answers to what was accepted."""
+DRAIN_LOOK_S = 0.005
+
+
+class Broker:
+    """One broker process. `start` and `stop` answer with promises; in between everything happens on the loop."""
+
+    def __init__(self, env: Environment, config: BrokerConfig) -> None:
+        self.env = env
+        self.config = config
+        self.endpoints: dict[str, Endpoint] = {}
+        self.services: Services
+        self._locks: list[object] = []
+        self._epoch = -1
+        self._server: Server | None = None
+        self._store: Store | None = None
+        self._raft: RaftDriver | None = None
+
+    # -- start
+
+    def start(self) -> Promise[None]:
+        """Resolves when clients are served. Raises, or fails, with what is wrong with folders, settings or addresses."""
+        env, config = self.env, self.config
+        for folder in config.folders:
+            env.disk.make_folders(folder)
+            self._lock(folder)
+        identity = self._identify()
+        store = self._store = Store(env, list(config.folders), config)
+        store.start()
+        follower = Follower()
+        raft = self._raft = self._make_raft(identity, store)
+        bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
+        controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), self._defaults())
+        replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
+        self.services = Services(
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+            directory_id=identity.directory_id,
+            config=config,
+            env=env,
+            metadata=follower,
+            controller=controller,
+            producer_ids=ProducerIds(self._allocate_producer_ids),
+            replicas=replicas,
+            store=store,
+            quorum=raft,
+            fetch_sessions=FetchSessions(
+                env,
+                slots=config.max_incremental_fetch_session_cache_slots,
+                eviction_ms=FETCH_SESSION_EVICTION_MS,
+            ),
+            deadlines=Deadlines(env),
+            endpoints=self.endpoints,
+        )
+        follower.subscribe(self._configs_changed)
+        started: Promise[None] = Promise()
+
+        def failing(promise: Promise[None]) -> bool:
+            if promise.error is not None:
+                started.fail(promise.error)
+            return promise.error is not None
+
+        def registered(promise: Promise[None]) -> None:
+            if not failing(promise):
+                assert self._server is not None
+                self._server.start()
+                started.resolve(None)
+
+        def leading(promise: Promise[None]) -> None:
+            if failing(promise):
+                return
+            try:
+                store.put_aside_strays(follower.image.topics_by_id)
+                self._listen()
+            except BaseException as error:
+                started.fail(error)
+                return
+            self._register().on_done(registered)
+
+        controller.start().on_done(leading)
+        return started
+
+    def _lock(self, folder: str) -> None:
+        try:
+            self._locks.append(self.env.disk.lock_folder(folder))
+        except BlockingIOError:
+            raise folders.FolderError(
+                f"{folder} is in use by another broker: stop that one, or give this one a folder of its own (--data)"
+            ) from None
+
+    def _identify(self) -> FolderIdentity:
+        """Read who the folders belong to; format those that are new."""
+        env, config = self.env, self.config
+        identities, new = folders.open_folders(env, config.folders, config.node_id, config.cluster_id)
+        by_folder = dict(zip(config.folders, identities, strict=True))
+        metadata = by_folder.get(config.metadata_folder, identities[0])
+        if not env.disk.exists(f"{config.metadata_folder}/{folders.METADATA_FOLDER}"):
+            values = [encode_record(record, 0) for record in default_bootstrap()]
+            folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())
+        for folder in new:
+            folders.format_folder(env, folder, by_folder[folder])
+        return metadata
+
+    def _controller_endpoint(self) -> ControllerEndpoint:
+        """Where a controller of Apache Kafka would listen, were it started on this folder."""
+        for listener in self.config.controller_listener_list:
+            return ControllerEndpoint(listener.name, listener.host or "localhost", listener.port)
+        return ControllerEndpoint(folders.CONTROLLER_LISTENER, "localhost", folders.DEFAULT_CONTROLLER_PORT)
+
+    def _make_raft(self, identity: FolderIdentity, store: Store) -> RaftDriver:
+        config = self.config
+        key = ReplicaKey(identity.node_id, identity.directory_id)
+        settings = RaftSettings(
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+            snapshot_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            retention_bytes=config.metadata_max_retention_bytes,
+            retention_ms=config.metadata_max_retention_ms,
+        )
+        metadata_log = StoreLog(store, self.env.clock, resolve_topic(METADATA_CONFIG, config))
+        folder = f"{config.metadata_folder}/{folders.METADATA_FOLDER}"
+        return RaftDriver(self.env, folder, Voter(key, (self._controller_endpoint(),)), metadata_log, settings)
+
+    def _defaults(self) -> Defaults:
+        config = self.config
+        return Defaults(
+            num_partitions=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            min_insync_replicas=config.min_insync_replicas,
+            unclean_leader_election=config.unclean_leader_election_enable,
+        )
+
+    def _listen(self) -> None:
+        """Bind every listener. Port 0 advertises the port that it got."""
+        server = self._server = Server(self.env, self.config, Dispatch(self.services))
+        advertised = {listener.name: listener for listener in self.config.advertised_list}
+        for listener in self.config.listener_list:
+            bound = server.listen(listener.name, listener.host, listener.port)
+            told = advertised.get(listener.name, listener)
+            self.endpoints[listener.name] = Endpoint(listener.name, told.host, told.port or bound.port)
+
+    def _register(self) -> Promise[None]:
+        """Join the cluster, fenced, and then unfenced: from there on this broker leads."""
+        services, controller = self.services, self.services.controller
+        registration = brokers.Registration(
+            broker_id=services.node_id,
+            cluster_id=services.cluster_id,
+            incarnation_id=self.env.random.uuid(),
+            endpoints=tuple(
+                EndpointImage(endpoint.name, endpoint.host, endpoint.port, endpoint.security_protocol)
+                for endpoint in self.endpoints.values()
+            ),
+            features={name: (low, high) for name, (low, high) in SUPPORTED.items()},
+            log_dirs=(services.directory_id,),
+            rack=self.config.broker_rack,
+            previous_epoch=services.store.previous_broker_epoch,
+        )
+        joined: Promise[None] = Promise()
+
+        def unfenced(promise: Promise[None]) -> None:
+            if promise.error is not None:
+                joined.fail(promise.error)
+            else:
+                joined.resolve(None)
+
+        def registered(promise: Promise[int]) -> None:
+            if promise.error is not None:
+                joined.fail(promise.error)
+                return
+            epoch = self._epoch = promise.result()
+            controller.submit(
+                lambda image, _: brokers.unfence(image, services.node_id, epoch, controller.defaults)
+            ).on_done(unfenced)
+
+        controller.submit(
+            lambda image, _: brokers.register(image, registration, services.cluster_id, controller.defaults)
+        ).on_done(registered)
+        return joined
+
+    # -- what the parts ask of each other
+
+    def _allocate_producer_ids(self) -> Promise[ProducerIdBlock]:
+        services = self.services
+        return services.controller.submit(lambda image, _: producer_ids.allocate(image, services.node_id, self._epoch))
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return resolve_topic(self.services.metadata.image.topic_config(topic), self.services.config)
+
+    def _configs_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
+    ) -> None:
+        """Settings of brokers that were changed while they run."""
+        if any(kind == BROKER_RESOURCE for kind, _ in changed):
+            default = new.configs.get((BROKER_RESOURCE, ""), {})
+            own = new.configs.get((BROKER_RESOURCE, str(self.config.node_id)), {})
+            self.services.config = self.config.with_dynamic(default, own)
+
+    # -- stop
+
+    def stop(self) -> Promise[None]:
+        """A clean stop: everything accepted is answered, everything written is durable and marked clean."""
+        stopped: Promise[None] = Promise()
+        server = self._server
+        if server is None:
+            self._close(stopped)
+            return stopped
+        server.stop_accepting()
+        deadline = self.env.clock.monotonic() + DRAIN_S
+
+        def drain() -> None:
+            for partition in list(self.services.replicas):
+                partition.expire_fetches()
+            if server.busy and self.env.clock.monotonic() < deadline:
+                self.env.loop.call_later(DRAIN_LOOK_S, drain)
+                return
+            server.close()
+            self._leave().on_done(lambda _: self._close(stopped))
+
+        drain()
+        return stopped
+
+    def _leave(self) -> Promise[None]:
+        """Tell the controller, so that others lead before this broker is gone."""
+        services, controller = self.services, self.services.controller
+        return controller.submit(
+            lambda image, _: brokers.controlled_shutdown(image, services.node_id, self._epoch, controller.defaults)
+        )
+
+    def _close(self, stopped: Promise[None]) -> None:
+        try:
+            if self._raft is not None:
+                self._raft.stop()
+            if self._store is not None:
+                self._store.stop(broker_epoch=self._epoch)
+        except Exception as error:
+            stopped.fail(error)
+        else:
+            stopped.resolve(None)
+        finally:
+            self._locks.clear()
+
+
+FETCH_SESSION_EVICTION_MS = 120_000
+"""Kafka's own constant: a session idle for so long may make room for a new one."""
