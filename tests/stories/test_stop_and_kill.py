@@ -1,0 +1,143 @@
+"""SIGTERM, kill -9 and SIGSTOP under load: what was acknowledged or shown is there afterwards, unchanged, once."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.batches import Batch, Producer, Sent
+from tests.raw import ClosedError, Connection
+from tests.reading import create_topic, stored
+from tests.served import Tidelog
+from tests.stories.load import Sender, Watcher, account_for
+from tidelog.wire.keys import ApiKey
+
+PARTITIONS = 3
+
+
+def wait_for(what: Callable[[], bool], why: str, timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, f"{why} took over {timeout_s:.0f} s"
+        time.sleep(0.005)
+
+
+def more_acknowledged(sender: Sender, count: int) -> Callable[[], bool]:
+    goal = len(sender.acknowledged) + count
+    return lambda: len(sender.acknowledged) >= goal or bool(sender.failures)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(
+    "times", [pytest.param(3, id="3 times"), pytest.param(20, id="20 times", marks=pytest.mark.long)]
+)
+def test_what_was_acknowledged_or_shown_outlives_the_broker(tidelog: Tidelog, end: str, times: int) -> None:
+    create_topic(tidelog.bootstrap, "numbers", PARTITIONS, {"segment.bytes": "1048576"})
+    sender = Sender(tidelog.bootstrap, "numbers", PARTITIONS).start()
+    watcher = Watcher(tidelog.bootstrap, "numbers", PARTITIONS).start()
+    for _ in range(times):
+        wait_for(more_acknowledged(sender, 500), "500 acknowledgements")
+        getattr(tidelog, end)()
+        tidelog.start()
+    wait_for(more_acknowledged(sender, 500), "500 acknowledgements")
+    sender.finish()
+    watcher.finish()
+    account_for(tidelog.bootstrap, sender, watcher)
+    tidelog.stop()
+    tidelog.start()
+    account_for(tidelog.bootstrap, sender, watcher)
+
+
+def test_a_broker_that_stands_still_for_a_while_loses_and_doubles_nothing(tidelog: Tidelog) -> None:
+    create_topic(tidelog.bootstrap, "numbers", PARTITIONS)
+    sender = Sender(tidelog.bootstrap, "numbers", PARTITIONS, **{"socket.timeout.ms": 1000}).start()
+    watcher = Watcher(tidelog.bootstrap, "numbers", PARTITIONS).start()
+    for pause_s in (0.2, 1.5):
+        wait_for(more_acknowledged(sender, 300), "300 acknowledgements")
+        tidelog.suspend()
+        time.sleep(pause_s)  # the pause itself: nobody is waited for
+        tidelog.resume()
+    wait_for(more_acknowledged(sender, 300), "300 acknowledgements")
+    sender.finish()
+    watcher.finish()
+    account_for(tidelog.bootstrap, sender, watcher)
+
+
+def five_batches(producer_id: int, first: int) -> list[bytes]:
+    """Five batches of one to three records, in sequence."""
+    made: list[bytes] = []
+    sequence = first
+    for place in range(5):
+        records = [Sent(b"%d" % (sequence + i)) for i in range(place % 3 + 1)]
+        made.append(Batch(records, producer=Producer(producer_id, 0, sequence)).encode())
+        sequence += len(records)
+    return made
+
+
+def produce_fields(records: bytes) -> dict[str, object]:
+    partition = {"index": 0, "records": records}
+    return {"acks": -1, "timeout_ms": 5000, "topic_data": [{"name": "five", "partition_data": [partition]}]}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("answered", range(6))
+def test_each_of_five_batches_is_known_again_after_a_restart(tidelog: Tidelog, end: str, answered: int) -> None:
+    """Five in flight, some of them answered when the broker ends: resent, each is there once, at its first offset."""
+    create_topic(tidelog.bootstrap, "five")
+    with Connection(tidelog.bootstrap) as connection:
+        producer_id = connection.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transaction_timeout_ms": 1000}).producer_id
+        batches = five_batches(producer_id, 0)
+        asked = [connection.send(ApiKey.PRODUCE, 9, produce_fields(data)) for data in batches]
+        firsts = [base_offset(connection.answer(ApiKey.PRODUCE, 9, correlation)) for correlation in asked[:answered]]
+        getattr(tidelog, end)()
+    tidelog.start()
+    with Connection(tidelog.bootstrap) as connection:
+        again = [base_offset(connection.ask(ApiKey.PRODUCE, 9, produce_fields(data))) for data in batches]
+        assert again == [0, 1, 3, 6, 7]
+        assert firsts == again[:answered]
+        assert [base_offset(connection.ask(ApiKey.PRODUCE, 9, produce_fields(data))) for data in batches] == again
+        onward = five_batches(producer_id, 9)
+        assert [base_offset(connection.ask(ApiKey.PRODUCE, 9, produce_fields(data))) for data in onward] == [
+            9 + offset for offset in again
+        ]
+    assert stored(tidelog.bootstrap, "five") == [(number, b"%d" % number) for number in range(18)]
+
+
+def base_offset(answer: object) -> int:
+    partition = answer.responses[0].partition_responses[0]  # type: ignore[attr-defined]
+    assert partition.error_code == 0, f"error {partition.error_code}"
+    return partition.base_offset
+
+
+def test_sigterm_answers_what_was_accepted(tidelog: Tidelog) -> None:
+    """Answers come in order until the end, what was answered is there, and the mark says it was clean."""
+    create_topic(tidelog.bootstrap, "five")
+    answered = 0
+    with Connection(tidelog.bootstrap) as connection:
+        asked = [
+            connection.send(ApiKey.PRODUCE, 9, produce_fields(Batch([Sent(b"%d" % number)]).encode()))
+            for number in range(200)
+        ]
+        base_offset(connection.answer(ApiKey.PRODUCE, 9, asked[0]))
+        tidelog.stop()
+        answered = 1
+        try:
+            for correlation in asked[1:]:
+                assert base_offset(connection.answer(ApiKey.PRODUCE, 9, correlation)) == answered
+                answered += 1
+        except ClosedError:
+            pass
+    assert (tidelog.folder / ".kafka_cleanshutdown").exists()
+    tidelog.start()
+    there = stored(tidelog.bootstrap, "five")
+    assert len(there) >= answered
+    assert there == [(number, b"%d" % number) for number in range(len(there))]
+
+
+def test_a_second_broker_on_the_same_folder_is_refused(tidelog: Tidelog, tmp_path: Path) -> None:
+    second = Tidelog(tidelog.folder)
+    second.output = tmp_path / "second.log"
+    with pytest.raises(AssertionError, match=r"ended before it was ready(.|\n)*another"):
+        second.start()
+    create_topic(tidelog.bootstrap, "still-served")
