@@ -94,8 +94,10 @@ def format_metadata(
 ) -> None:
     """Prepare the folder that will hold the metadata log: bootstrap records, and this node as the only voter."""
     now_ms = env.clock.now_ms()
-    write_snapshot(env.disk, folder, BOOTSTRAP, encode_snapshot(bootstrap, epoch=0, log_timestamp_ms=0, now_ms=now_ms))
     metadata = f"{folder}/{METADATA_FOLDER}"
+    if env.disk.exists(metadata) and any(name.endswith(".log") for name in env.disk.list_folder(metadata)):
+        raise FolderError(f"{folder} holds a metadata log but no {META}: restore that file, it names the cluster")
+    write_snapshot(env.disk, folder, BOOTSTRAP, encode_snapshot(bootstrap, epoch=0, log_timestamp_ms=0, now_ms=now_ms))
     env.disk.make_folders(metadata)
     voters = VoterSet((Voter(ReplicaKey(identity.node_id, identity.directory_id), (controller,)),))
     first = encode_snapshot((), epoch=0, log_timestamp_ms=now_ms, now_ms=now_ms, kraft_version=1, voters=voters)
