@@ -1,0 +1,152 @@
+"""`tidelog serve`: a broker on the real environment, from its settings to its exit code.
+
+What it promises to whoever starts it: one line on stdout when clients are served, naming the address; errors on stderr
+that say what to do; exit code 0 after SIGTERM or SIGINT. Imports are kept lean, since each start pays for them.
+"""
+
+import asyncio
+import errno
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+
+from tidelog.broker import Broker
+from tidelog.cli.serve_flags import Given
+from tidelog.cli.settings import gather
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.setting import ConfigError
+from tidelog.env.promise import Promise
+from tidelog.env.real import real_environment
+from tidelog.log.checkpoints import CheckpointError
+from tidelog.raft.folder import FolderError
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+log = logging.getLogger("tidelog")
+
+
+def run(given: Given) -> int:
+    """Serve until a signal asks to stop; the process's exit code."""
+    if given.exit_with_stdin:
+        threading.Thread(target=_exit_with_stdin, name="tidelog-stdin", daemon=True).start()
+    try:
+        _log_to_stderr(given.log_level or os.environ.get("TIDELOG_LOG_LEVEL") or "info")
+        settings, warnings = gather(given, os.environ)
+        config = BrokerConfig.parse(settings)
+    except ConfigError as error:
+        return _refuse(error.message)
+    for warning in warnings:
+        log.warning(warning)
+    _allow_many_files()
+    loop = asyncio.new_event_loop()
+    try:
+        return _Serving(loop, config).run()
+    finally:
+        loop.close()
+
+
+class _Serving:
+    """One broker's life: started, ready, asked to stop, stopped."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+        self._loop = loop
+        self._config = config
+        self._broker = Broker(real_environment(loop), config)
+        self._stopping = False
+        self._exit_code = 0
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._asked_to_stop, number)
+        try:
+            self._broker.start().on_done(self._started)
+        except Exception as error:
+            return _refuse(explain(error, self._config))
+        self._loop.run_forever()
+        return self._exit_code
+
+    def _started(self, started: Promise[None]) -> None:
+        if started.error is not None:
+            self._exit_code = _refuse(explain(started.error, self._config))
+            self._loop.stop()
+            return
+        gc.collect()
+        gc.freeze()  # what start made stays: later collections needn't look at it
+        print(f"Tidelog is ready on {', '.join(self._addresses())}", flush=True)
+
+    def _addresses(self) -> list[str]:
+        """Where it listens; port 0 became a real one."""
+        found: list[str] = []
+        for listener in self._config.listener_list:
+            port = listener.port or self._broker.endpoints[listener.name].port
+            found.append(f"[{listener.host}]:{port}" if ":" in listener.host else f"{listener.host}:{port}")
+        return found
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        if self._stopping:
+            log.warning("%s again: ending at once; the next start recovers as after a crash", number.name)
+            os._exit(1)
+        self._stopping = True
+        log.info("%s: stopping", number.name)
+        self._broker.stop().on_done(self._stopped)
+
+    def _stopped(self, stopped: Promise[None]) -> None:
+        if stopped.error is not None:
+            log.error("the stop was not clean: %s", stopped.error, exc_info=stopped.error)
+            self._exit_code = 1
+        else:
+            log.info("stopped")
+        self._loop.stop()
+
+
+def explain(error: BaseException, config: BrokerConfig) -> str:
+    """Why the broker did not start, and what to do about it; what nobody foresaw comes with its traceback."""
+    if isinstance(error, ConfigError | FolderError | CheckpointError):
+        return str(error)
+    if not isinstance(error, OSError):
+        log.error("the broker did not start", exc_info=error)
+        return f"the broker did not start: {type(error).__name__}: {error}"
+    where = ", ".join(str(listener) for listener in config.listener_list)
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: the port is in use: stop what listens there, or choose another with --listen (0: any free one)"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: this machine has no such address: choose one of its own with --listen"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}: give this user the folder, or choose another with --data"
+    if error.errno == errno.EACCES:
+        return f"{where}: not allowed to listen there: ports below 1024 need root; choose another with --listen"
+    if error.errno == errno.ENOSPC:
+        return f"{error.filename or config.folders[0]}: no space left: make room, or choose another folder with --data"
+    if error.filename is None and error.errno is not None and error.errno < 0:  # the resolver's own numbers
+        return f"{where}: the host name is not known here ({error.strerror}): check --listen"
+    return f"the broker did not start: {error}"
+
+
+def _refuse(message: str) -> int:
+    print(f"tidelog: {message}", file=sys.stderr, flush=True)
+    return 1
+
+
+def _log_to_stderr(level: str) -> None:
+    if level.lower() not in LOG_LEVELS:
+        raise ConfigError("log-level", f"--log-level {level}: expected one of {', '.join(LOG_LEVELS)}")
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=LOG_FORMAT)
+
+
+def _allow_many_files() -> None:
+    """Connections and segments are files: take as many as the machine lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _exit_with_stdin() -> None:
+    """End as kill -9 would once nobody holds the other end of standard input any more."""
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
