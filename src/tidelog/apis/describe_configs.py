@@ -37,7 +37,9 @@ FROM_ALL_BROKERS = 3
 FROM_START = 4
 FROM_DEFAULT = 5
 UNKNOWN_TYPE = 0
-NOT_SHOWN = frozenset(("internal.segment.bytes", "log.initial.task.delay.ms"))
+NOT_SHOWN = frozenset(
+    ("internal.segment.bytes", "log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms")
+)
 """Settings that are there for tests."""
 
 
@@ -48,9 +50,7 @@ def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigs
 def _describe(
     context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         if resource.resource_type == TOPIC_RESOURCE:
             entries = _topic_entries(context, resource.resource_name)
@@ -59,7 +59,7 @@ def _describe(
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
     except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
+        result.error_code, result.error_message = error.code, error.message or ""
         return result
     asked = resource.configuration_keys
     for entry in entries:

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55): the metadata quorum: its leader, and how far each voter and observer has come (KIP-595).
 
-Only partition 0 of `__cluster_metadata` can be asked for. v1 tells when replicas fetched last, v2 their directories and where
-the voters listen.
+Only partition 0 of `__cluster_metadata` can be asked for. v1 tells when replicas fetched last, v2 their directories
+and where the voters listen.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 VALUE_CHARACTERS_MAX = 32_767
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
+_WITHOUT_SETTINGS = {8: "Loggers", 16: "Client metrics subscriptions", 32: "Groups"}
+"""Resources that Kafka has settings for and Tidelog doesn't."""
+
 
 class Operation(IntEnum):
     SET = 0
@@ -96,7 +99,11 @@ def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, 
         if resource.name:
             _check_own_id(resource.name, node_id)
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+        kind = _WITHOUT_SETTINGS.get(resource.type)
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{kind} have no settings in Tidelog yet" if kind else f"Unknown resource type {resource.type}",
+        )
     before = image.configs.get((resource.type, resource.name), {})
     after: dict[str, str] = {} if resource.replaces else dict(before)
     for change in resource.changes:
