@@ -176,8 +176,8 @@ def test_a_folder_is_locked_once_until_the_lock_or_its_process_goes() -> None:
 def test_a_flipped_bit_shows_in_cache_and_on_the_platter() -> None:
     disk = new_disk()
     disk.write_whole("/data/a", bytes(100))
-    pos = disk.flip_bit("/data/a", 50)
-    assert pos < 50
+    pos = disk.flip_bit("/data/a", 10, 50)
+    assert 10 <= pos < 50
     disk.crash()
     assert sum(byte.bit_count() for byte in disk.read_whole("/data/a")) == 1
 

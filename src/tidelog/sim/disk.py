@@ -196,10 +196,10 @@ class SimDisk:
         """The process is gone, and its locks with it."""
         self._locks = set()
 
-    def flip_bit(self, path: str, end: int) -> int:
-        """Damage one bit of the file's first `end` bytes, on the platter and in the cache; the byte's position."""
+    def flip_bit(self, path: str, start: int, end: int) -> int:
+        """Damage one bit of the file's bytes [start, end), on the platter and in the cache; the byte's position."""
         node = self._file(path)
-        pos = self.random.random_int(0, end - 1)
+        pos = self.random.random_int(start, end - 1)
         mask = 1 << self.random.random_int(0, 7)
         node.data[pos] ^= mask
         if pos < len(node.durable):

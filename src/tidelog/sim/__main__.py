@@ -1,0 +1,51 @@
+"""`python -m tidelog.sim --seed N [--seeds 100]`: run the simulator; a failure says how to repeat it."""
+
+import argparse
+import logging
+import sys
+import traceback
+
+from tidelog.sim.checkers import Violation
+from tidelog.sim.scenario import Run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tidelog.sim", description="A broker on virtual time, with faults.")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other (default 1)")
+    parser.add_argument("--trace", action="store_true", help="print everything that happened")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.CRITICAL)
+    acknowledged = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        run = Run(seed)
+        try:
+            outcome = run.go()
+        except Exception as error:
+            _report(run, error, trace=options.trace)
+            return 1
+        acknowledged += outcome.acknowledged
+        if options.trace:
+            print(*run.world.trace, sep="\n")
+        if options.seeds == 1:
+            print(
+                f"seed {seed}: {outcome.acknowledged} records acknowledged, {outcome.fetched} fetched, "
+                f"{outcome.virtual_s:.1f} virtual seconds, {outcome.events} events, trace {outcome.fingerprint}"
+            )
+    if options.seeds > 1:
+        last = options.seed + options.seeds - 1
+        print(f"seeds {options.seed} to {last}: every promise was kept; {acknowledged} records were acknowledged")
+    return 0
+
+
+def _report(run: Run, error: Exception, *, trace: bool) -> None:
+    world = run.world
+    print(*(world.trace if trace else world.trace[-20:]), sep="\n")
+    if not isinstance(error, Violation):
+        traceback.print_exception(error, file=sys.stdout)
+    print(f"seed {world.seed} at {world.timeline.now:.6f} virtual seconds: {type(error).__name__}: {error}")
+    print(f"repeat it with: python -m tidelog.sim --seed {world.seed} --trace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

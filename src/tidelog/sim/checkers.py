@@ -1,0 +1,116 @@
+"""What the broker has promised, gathered from every answer it gave, and whether it keeps it.
+
+Promised of an offset below the high watermark, as soon as any client was shown it by Fetch, ListOffsets or an answer to
+acks=all: it holds the same record for ever. Promised of an idempotent producer: each record once, in order.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+
+class Violation(Exception):
+    """The broker broke a promise. Says which, where and when."""
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """What clients know of one partition."""
+
+    values: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    """Promised: shown by Fetch, or acknowledged with acks=all."""
+    written: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    """Acknowledged with acks=1: survives the process, not the power."""
+    end: int = 0
+    """The greatest high watermark that anyone was shown."""
+    flipped: bool = False
+    """A bit of it was flipped on purpose: a wrong checksum or an error is what is right now."""
+
+
+class History:
+    """Everything that clients were told. `powerless` topics count on the page cache (tidelog.durability=os)."""
+
+    def __init__(self, powerless: frozenset[str] = frozenset()) -> None:
+        self._powerless = powerless
+        self._partitions: dict[tuple[str, int], PartitionHistory] = {}
+        self.acknowledged = 0
+        self.fetched = 0
+
+    def of(self, topic: str, partition: int) -> PartitionHistory:
+        return self._partitions.setdefault((topic, partition), PartitionHistory())
+
+    def partitions(self) -> list[tuple[str, int]]:
+        return sorted(self._partitions)
+
+    def saw_acknowledged(self, topic: str, partition: int, base_offset: int, values: list[bytes]) -> None:
+        """An answer to acks=all."""
+        known = self.of(topic, partition)
+        for offset, value in enumerate(values, base_offset):
+            self._agree(topic, partition, known, offset, value, "acknowledged")
+        known.end = max(known.end, base_offset + len(values))
+        self.acknowledged += len(values)
+
+    def saw_written(self, topic: str, partition: int, base_offset: int, values: list[bytes]) -> None:
+        """An answer to acks=1."""
+        known = self.of(topic, partition)
+        for offset, value in enumerate(values, base_offset):
+            before = known.values.get(offset, value)
+            if before != value:
+                raise Violation(f"{topic}-{partition} wrote {value!r} at offset {offset}, where {before!r} was shown")
+            known.written[offset] = value
+
+    def saw_fetched(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        known = self.of(topic, partition)
+        self._agree(topic, partition, known, offset, value, "fetched")
+        before = known.written.get(offset, value)
+        if before != value:
+            raise Violation(
+                f"{topic}-{partition} gives {value!r} at offset {offset}, where {before!r} was acknowledged (acks=1)"
+            )
+        known.end = max(known.end, offset + 1)
+        self.fetched += 1
+
+    def saw_end(self, topic: str, partition: int, end: int, floor: int, by: str) -> None:
+        """A high watermark; `floor` is the greatest that anyone had been shown when the question was sent."""
+        if end < floor:
+            raise Violation(f"{topic}-{partition} ends at {end} says {by}, after {floor} was shown")
+        known = self.of(topic, partition)
+        known.end = max(known.end, end)
+
+    def _agree(self, topic: str, partition: int, known: PartitionHistory, offset: int, value: bytes, how: str) -> None:
+        before = known.values.setdefault(offset, value)
+        if before != value:
+            raise Violation(f"{topic}-{partition} offset {offset} was {before!r} and is {how} as {value!r} now")
+
+    def cache_was_lost(self) -> None:
+        """The power went, or a sync failed: what counted on the page cache may be gone."""
+        for (topic, _), known in self._partitions.items():
+            if topic in self._powerless:
+                known.values.clear()
+                known.end = 0
+            known.written.clear()
+
+    def check_whole(self, topic: str, partition: int, found: list[bytes]) -> None:
+        """At the end: `found` is the whole log, from offset 0 to its end."""
+        known = self.of(topic, partition)
+        where = f"{topic}-{partition}"
+        if len(found) < known.end:
+            raise Violation(f"{where} ends at {len(found)}, but {known.end} was shown")
+        for shown, how in ((known.values, "shown"), (known.written, "acknowledged (acks=1)")):
+            for offset, value in shown.items():
+                if offset >= len(found):
+                    raise Violation(f"{where} lost offset {offset}, {how} as {value!r}")
+                if found[offset] != value:
+                    raise Violation(f"{where} offset {offset} was {how} as {value!r} and is {found[offset]!r} now")
+
+
+def check_numbered(where: str, found: list[bytes], producer: str, *, once: bool) -> None:
+    """A producer's records, numbered from 0, come in order; `once` (idempotent): each exactly once, without a gap."""
+    prefix = f"{producer}:".encode()
+    numbers = [int(value.split(b":", 2)[1]) for value in found if value.startswith(prefix)]
+    if once:
+        for place, number in enumerate(numbers):
+            if number != place:
+                raise Violation(f"{where} holds record {number} of {producer} where {place} comes next")
+    for before, after in pairwise(numbers):
+        if after <= before:
+            raise Violation(f"{where} holds record {after} of {producer} behind its record {before}")

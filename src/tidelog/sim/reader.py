@@ -1,0 +1,91 @@
+"""Reads a partition whole, at the end of a run: from its first offset to the end that ListOffsets tells."""
+
+from tidelog.sim.checkers import Violation
+from tidelog.sim.client import ClientConnection
+from tidelog.sim.random import SimRandom
+from tidelog.sim.workloads import RETRY_S, Client, Place, fetched_bytes
+from tidelog.wire.batch import check, iterate, records
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+REFUSALS_MAX = 20
+
+
+class WholeReader(Client):
+    """`values` are those of all records, by offset. With `damaged`, a batch with a wrong checksum is passed over and
+    its base offset noted, and `refused` is set where the broker won't serve the partition at all."""
+
+    def __init__(
+        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, *, damaged: bool = False
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.values: list[bytes] = []
+        self.bad_offsets: set[int] = set()
+        self.done = False
+        self.refusals = 0
+        self._damaged = damaged
+        self._position = 0
+        self._end = -1
+        super().__init__(place, name, random)
+
+    @property
+    def refused(self) -> bool:
+        return self._damaged and self.refusals > REFUSALS_MAX
+
+    def connected(self, connection: ClientConnection) -> None:
+        if self._end < 0:
+            partition = ListOffsetsPartition(partition_index=self.partition, timestamp=-1)
+            topic = ListOffsetsTopic(name=self.topic, partitions=[partition])
+            connection.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse, 2, 7, self._got_end)
+        elif self._position >= self._end:
+            self.done = True
+        else:
+            partition_wanted = FetchPartition(
+                partition=self.partition, fetch_offset=self._position, partition_max_bytes=1 << 20
+            )
+            topics = [FetchTopic(topic=self.topic, partitions=[partition_wanted])]
+            request = FetchRequest(max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, topics=topics)
+            connection.ask(request, FetchResponse, 1, 12, self._got_batches)
+
+    def _got_end(self, response: ListOffsetsResponse) -> None:
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            self.refusals += 1
+            self.later(self.connected, RETRY_S)
+            return
+        self._end = found.offset
+        self.later(self.connected, 0.0)
+
+    def _got_batches(self, response: FetchResponse) -> None:
+        data = response.responses[0].partitions[0] if response.responses else None
+        where = f"{self.topic}-{self.partition}"
+        if data is None or data.error_code:
+            if data is not None and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise Violation(f"{where} ends at {self._end}, but {self._position} is out of range")
+            self.refusals += 1
+            self.later(self.connected, RETRY_S)
+            return
+        buffer = fetched_bytes(data)
+        for header in iterate(buffer):
+            if header.next_offset <= self._position:
+                continue
+            if header.base_offset > self._position:
+                raise Violation(f"{where} skips from {self._position} to {header.base_offset}")
+            try:
+                check(buffer, header, len(buffer))
+                found = [(record.offset, record.value or b"") for record in records(buffer, header)]
+            except KafkaError as error:
+                if not self._damaged:
+                    raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
+                self.bad_offsets.add(header.base_offset)
+                found = []
+            self.values += [value for offset, value in found if offset >= self._position]
+            self._position = header.next_offset
+        self.later(self.connected, 0.0 if buffer else RETRY_S)
