@@ -1,8 +1,8 @@
 """The wiring of one broker, and the order of its start and stop.
 
 Start: lock and identify the data folders, recover the logs, load the metadata and lead its quorum, bind the listeners,
-register with the controller, and only then accept connections. Stop is the reverse: accept nothing more, answer what was
-accepted, tell the controller, make everything durable, mark the logs clean.
+register with the controller, and only then accept connections. Stop is the reverse: accept nothing more, answer what
+was accepted, tell the controller, make everything durable, mark the logs clean.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Broker:
         self.config = config
         self.endpoints: dict[str, Endpoint] = {}
         self.services: Services
-        self._locks: list[object] = []
         self._epoch = -1
         self._server: Server | None = None
         self._store: Store | None = None
@@ -65,14 +64,11 @@ class Broker:
     # -- start
 
     def start(self) -> Promise[None]:
-        """Resolves when clients are served. Raises, or fails, with what is wrong with folders, settings or addresses."""
+        """Resolves when clients are served. Raises, or fails, with what is wrong with folders or addresses."""
         env, config = self.env, self.config
-        for folder in config.folders:
-            env.disk.make_folders(folder)
-            self._lock(folder)
-        identity = self._identify()
-        store = self._store = Store(env, list(config.folders), config)
-        store.start()
+        store = Store(env, list(config.folders), config)
+        identity = self._open_folders(store)
+        self._store = store
         follower = Follower()
         raft = self._raft = self._make_raft(identity, store)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
@@ -110,13 +106,14 @@ class Broker:
             if not failing(promise):
                 assert self._server is not None
                 self._server.start()
+                replicas.open_found()
                 started.resolve(None)
 
         def leading(promise: Promise[None]) -> None:
             if failing(promise):
                 return
             try:
-                store.put_aside_strays(follower.image.topics_by_id)
+                replicas.put_strays_aside()
                 self._listen()
             except BaseException as error:
                 started.fail(error)
@@ -126,20 +123,19 @@ class Broker:
         controller.start().on_done(leading)
         return started
 
-    def _lock(self, folder: str) -> None:
-        try:
-            self._locks.append(self.env.disk.lock_folder(folder))
-        except BlockingIOError:
-            raise folders.FolderError(
-                f"{folder} is in use by another broker: stop that one, or give this one a folder of its own (--data)"
-            ) from None
-
-    def _identify(self) -> FolderIdentity:
-        """Read who the folders belong to; format those that are new."""
+    def _open_folders(self, store: Store) -> FolderIdentity:
+        """Read who the folders belong to, take them, and format those that are new. The identity of the metadata's."""
         env, config = self.env, self.config
         identities, new = folders.open_folders(env, config.folders, config.node_id, config.cluster_id)
         by_folder = dict(zip(config.folders, identities, strict=True))
         metadata = by_folder.get(config.metadata_folder, identities[0])
+        try:
+            store.start()
+        except BlockingIOError:
+            raise folders.FolderError(
+                f"{', '.join(config.folders)}: in use by another broker. "
+                "Stop that one, or give this one a folder of its own (--data)"
+            ) from None
         if not env.disk.exists(f"{config.metadata_folder}/{folders.METADATA_FOLDER}"):
             values = [encode_record(record, 0) for record in default_bootstrap()]
             folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())
@@ -200,7 +196,7 @@ class Broker:
             features={name: (low, high) for name, (low, high) in SUPPORTED.items()},
             log_dirs=(services.directory_id,),
             rack=self.config.broker_rack,
-            previous_epoch=services.store.previous_broker_epoch,
+            previous_epoch=-1 if services.store.broker_epoch is None else services.store.broker_epoch,
         )
         joined: Promise[None] = Promise()
 
@@ -274,17 +270,19 @@ class Broker:
         )
 
     def _close(self, stopped: Promise[None]) -> None:
-        try:
-            if self._raft is not None:
-                self._raft.stop()
-            if self._store is not None:
-                self._store.stop(broker_epoch=self._epoch)
-        except Exception as error:
-            stopped.fail(error)
-        else:
+        if self._raft is not None:
+            self._raft.stop()
+        if self._store is None:
             stopped.resolve(None)
-        finally:
-            self._locks.clear()
+            return
+
+        def closed(promise: Promise[None]) -> None:
+            if promise.error is not None:
+                stopped.fail(promise.error)
+            else:
+                stopped.resolve(None)
+
+        self._store.stop(broker_epoch=self._epoch).on_done(closed)
 
 
 FETCH_SESSION_EVICTION_MS = 120_000

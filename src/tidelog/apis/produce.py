@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.env.promise import Promise
-from tidelog.log.validate import InvalidRecordError
+from tidelog.log.validate import RecordsRefused
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -259,10 +259,10 @@ class _Appends:
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
-            if isinstance(error, InvalidRecordError):
+            if isinstance(error, RecordsRefused):
                 response.record_errors = [
                     BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                    for index, message in error.record_errors
+                    for index, message in error.refused
                 ]
             self.failed = f"{topic.name or topic.topic_id.hex()}-{data.index}: {error.code.name} {error.message or ''}"
         except Exception:

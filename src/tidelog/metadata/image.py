@@ -16,6 +16,10 @@ BROKER_RESOURCE = 4
 _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
+def _empty() -> Mapping[Any, Any]:
+    return _EMPTY
+
+
 class PartitionImage(NamedTuple):
     """One partition. `directories` name the disk of each of `replicas`, in their order."""
 
@@ -84,17 +88,17 @@ class ClusterImage:
     offset: int = -1
     epoch: int = 0
     timestamp_ms: int = 0
-    features: Mapping[str, int] = _EMPTY
-    brokers: Mapping[int, BrokerImage] = _EMPTY
-    controllers: Mapping[int, ControllerImage] = _EMPTY
-    topics: Mapping[str, TopicImage] = _EMPTY
-    topics_by_id: Mapping[bytes, TopicImage] = _EMPTY
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = _EMPTY
+    features: Mapping[str, int] = field(default_factory=_empty)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=_empty)
+    controllers: Mapping[int, ControllerImage] = field(default_factory=_empty)
+    topics: Mapping[str, TopicImage] = field(default_factory=_empty)
+    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_empty)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
     next_producer_id: int = -1
-    quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]] = _EMPTY
-    acls: Mapping[bytes, Any] = _EMPTY
-    scram: Mapping[tuple[str, int], Any] = _EMPTY
-    tokens: Mapping[str, Any] = _EMPTY
+    quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]] = field(default_factory=_empty)
+    acls: Mapping[bytes, Any] = field(default_factory=_empty)
+    scram: Mapping[tuple[str, int], Any] = field(default_factory=_empty)
+    tokens: Mapping[str, Any] = field(default_factory=_empty)
     before_transaction: "ClusterImage | None" = field(default=None, repr=False)
 
     @property

@@ -163,7 +163,7 @@ class Partition:
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice | None:
-        """Records from the batch that holds `offset` to the high watermark, or the last stable offset if `committed`."""
+        """Records from the batch with `offset` to the high watermark, or the last stable offset if `committed`."""
         end = self.last_stable_offset if committed else self.high_watermark
         return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from tidelog.metadata.follow import Follower
     from tidelog.metadata.image import ClusterImage, TopicImage
 
+log = logging.getLogger("tidelog.replica")
+
+OPENED_TOGETHER = 4
+OPEN_PAUSE_S = 0.01
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
 
@@ -66,18 +71,38 @@ class Replicas:
         image = topic.partitions[index]
         if self._node_id not in image.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        log = self._store.log(topic.name, index, topic.id, self.config(topic.name))
+        stored = self._store.log(topic.name, index, topic.id, self.config(topic.name))
         partition = self._partitions[topic.name, index] = Partition(
             topic.name,
             topic.id,
             index,
             image,
-            log,
+            stored,
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
         )
         return partition
+
+    # -- what was on disk at the start
+
+    def put_strays_aside(self) -> None:
+        """Folders that no topic has: of one deleted in the moment of a crash, or of a wrong backup."""
+        topics = self._metadata.image.topics
+        for topic, index in self._store.found():
+            if topic not in topics or index >= len(topics[topic].partitions):
+                self._store.put_aside(topic, index)
+
+    def open_found(self) -> None:
+        """Open, a few at a time, what is on disk and nobody asked for yet, so that retention and scrub reach it."""
+        found = self._store.found()
+        for topic, index in found[:OPENED_TOGETHER]:
+            try:
+                self.get(topic, index)
+            except KafkaError as error:
+                log.warning("can't open %s-%d: %s", topic, index, error)
+        if len(self._store.found()) < len(found):
+            self._loop.call_later(OPEN_PAUSE_S, self.open_found)
 
     # -- waking: once a turn of the loop, however many batches came in it
 

@@ -1,0 +1,81 @@
+"""A partition's folder as the last process left it: what is a segment, what to clear away.
+
+Deletion and compaction rename files before they remove them; whoever was killed in between leaves `.deleted`,
+`.cleaned` and `.swap` behind. A `.swap` segment is whole: it takes the place of those whose range it covers.
+"""
+
+from typing import NamedTuple
+
+from tidelog.env.disk import Disk
+from tidelog.log.checkpoints import PARTITION_METADATA
+from tidelog.log.names import (
+    CLEANED,
+    DELETED,
+    LOG,
+    SEGMENT_FILES,
+    SNAPSHOT,
+    SWAP,
+    parse_segment_file,
+)
+from tidelog.log.scan import batches
+
+_KEPT = ".checkpoint.deleted"  # snapshots of the metadata log, which are not ours to clear away
+
+
+class Found(NamedTuple):
+    """Base offsets of the segments, offsets of the producer snapshots, both rising; `metadata`: the topic is named."""
+
+    bases: list[int]
+    snapshots: list[int]
+    metadata: bool
+
+
+def tidy(disk: Disk, folder: str) -> Found:
+    """Clear away what was left half done, and list the rest."""
+    names = disk.list_folder(folder)
+    if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+        names = _finish(disk, folder, names)
+    files: dict[str, list[int]] = {}
+    for name in names:
+        parsed = parse_segment_file(name)
+        if parsed is not None:
+            files.setdefault(parsed[1], []).append(parsed[0])
+    bases = files.get(LOG, [])
+    for suffix in SEGMENT_FILES[1:]:
+        for base in set(files.get(suffix, ())) - set(bases):
+            disk.remove(f"{folder}/{base:020d}{suffix}")
+    return Found(bases, files.get(SNAPSHOT, []), PARTITION_METADATA in names)
+
+
+def _finish(disk: Disk, folder: str, names: list[str]) -> list[str]:
+    cleaned = [parsed[0] for name in names if name.endswith(CLEANED) and (parsed := parse_segment_file(name))]
+    first_cleaned = min(cleaned, default=2**63)
+    swaps: list[str] = []
+    for name in names:
+        parsed = parse_segment_file(name)
+        unfinished = name.endswith(SWAP) and parsed is not None and parsed[0] >= first_cleaned
+        if (name.endswith(DELETED) and not name.endswith(_KEPT)) or name.endswith(CLEANED) or unfinished:
+            disk.remove(f"{folder}/{name}")
+        elif name.endswith(SWAP):
+            swaps.append(name)
+    if swaps:
+        _swap_in(disk, folder, names, swaps)
+    disk.sync_folder(folder)
+    return disk.list_folder(folder)
+
+
+def _swap_in(disk: Disk, folder: str, names: list[str], swaps: list[str]) -> None:
+    low, high = 2**63, -1
+    for name in swaps:
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed[1] == LOG + SWAP:
+            low, high = min(low, parsed[0]), max(high, parsed[0])
+            file = disk.open(f"{folder}/{name}")
+            for _, fields in batches(file, 0, file.size(), check=False):
+                high = max(high, fields[0] + fields[6] + 1)
+    for name in names:
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed[1] in SEGMENT_FILES and low <= parsed[0] < high:
+            disk.remove(f"{folder}/{name}")
+    for name in swaps:
+        disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")

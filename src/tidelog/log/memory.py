@@ -1,0 +1,192 @@
+"""A log that is kept in memory (`tidelog.storage=memory`): same API, nothing on disk, bounded by `retention.bytes`.
+
+It is empty after a restart and goes on at the next offset: an upper bound of its end is reserved on disk ahead of
+time, in large steps, so that an append never waits for the disk but once in a while for the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.log import Log
+from tidelog.log.segment import NEVER, OFFSET_SPAN_MAX, Segment
+from tidelog.log.validate import too_large_for_segment
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env.network import Buffer, Socket
+    from tidelog.log.store import Store
+
+CHUNK_BYTES_MIN = 64 * 1024
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+RESERVED_OFFSETS = 1_000_000
+
+
+class MemoryFile:
+    """A segment in memory: a buffer of fixed size, filled from the front. What was written is never changed."""
+
+    __slots__ = ("_buffer", "_used", "path")
+
+    def __init__(self, path: str, capacity: int) -> None:
+        self.path = path
+        self._buffer = memoryview(bytearray(capacity))
+        self._used = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self._buffer)
+
+    def size(self) -> int:
+        return self._used
+
+    def append(self, data: Buffer) -> None:
+        end = self._used + len(data)
+        self._buffer[self._used : end] = data
+        self._used = end
+
+    def append_many(self, parts: list[Buffer]) -> None:
+        for part in parts:
+            self.append(part)
+
+    def read(self, pos: int, count: int) -> bytes:
+        return bytes(self._buffer[pos : min(pos + count, self._used)])
+
+    def view(self, pos: int, count: int) -> memoryview:
+        return self._buffer[pos : pos + count]
+
+    def truncate(self, size: int) -> None:
+        """In a buffer of its own, since readers may still hold views of the old one."""
+        fresh = memoryview(bytearray(self.capacity))
+        fresh[:size] = self._buffer[:size]
+        self._buffer, self._used = fresh, size
+
+    def sync(self) -> None:
+        """Memory is as durable as it gets."""
+
+    def send(self, sock: Socket, pos: int, count: int) -> int:
+        return sock.send(self._buffer[pos : pos + count])
+
+
+class MemoryLog(Log):
+    """A partition in memory. `reserved` is the offset up to which the restart mark on disk reaches."""
+
+    __slots__ = ("_bytes", "reserved")
+
+    def __init__(
+        self, store: Store, root: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig, end: int
+    ) -> None:
+        self._bytes = 0
+        self.reserved = end
+        super().__init__(store, root, topic, partition, topic_id, config)
+        self.log_start = self.log_end = self.durable_end = self.recovery_point = end
+
+    def configure(self, config: TopicConfig) -> None:
+        super().configure(config)
+        self._follows, self._counts = True, False
+        self.durable_end = self.log_end
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        if self._epochs is None:
+            self._epochs = LeaderEpochs()
+        return super().epochs
+
+    def _make_room(self, size: int, last: int, max_timestamp: int, now_ms: int) -> Segment:
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        if size > self.config.segment_size:
+            raise too_large_for_segment(self.place, size, self.config)
+        if last >= self.reserved - RESERVED_OFFSETS // 2:
+            self._store.reserve(self, last + RESERVED_OFFSETS, wait=last >= self.reserved)
+        segment = self._active
+        if segment is None or segment.size + size > _capacity(segment) or last > segment.base + OFFSET_SPAN_MAX:
+            segment = self._begin_chunk(size, now_ms)
+        segment.offset_limit = min(segment.base + OFFSET_SPAN_MAX, self.reserved - 1)
+        segment.roll_after = NEVER
+        self._size_limit = _capacity(segment)
+        return segment
+
+    def _begin_chunk(self, size: int, now_ms: int) -> Segment:
+        """A new chunk, twice as large as the last one while the log grows; the oldest go when all are too many."""
+        limit = max(self.config.retention_bytes, 1)
+        largest = max(CHUNK_BYTES_MIN, min(CHUNK_BYTES_MAX, limit // 8))
+        grown = CHUNK_BYTES_MIN if self._active is None else min(largest, _capacity(self._active) * 2)
+        capacity = max(size, grown)
+        gone = 0
+        while gone < len(self._segments) and self._bytes + capacity > limit:
+            self._bytes -= _capacity(self._segments[gone])
+            gone += 1
+        if gone:
+            self.forget_segments(self._segments[:gone])
+        segment = Segment(self.place, self.log_end, now_ms)
+        segment.begin(self.config.index_interval_bytes, 0)
+        segment.file = MemoryFile(segment.stem, capacity)
+        self._bytes += capacity
+        self._segments.append(segment)
+        self._active = segment
+        self._marks = None
+        if gone:
+            self._start_from(self._segments[0].base)
+        return segment
+
+    def _start_from(self, offset: int) -> None:
+        if offset > self.log_start:
+            self.log_start = offset
+            self.epochs.truncate_from_start(offset)
+
+    def forget_segments(self, going: list[Segment]) -> None:
+        bases = {segment.base for segment in going}
+        self._segments = [segment for segment in self._segments if segment.base not in bases]
+        if self._active is not None and self._active.base in bases:
+            self._active = None
+        self._bytes = sum(map(_capacity, self._segments))
+
+    def roll(self, now_ms: int) -> None:
+        if self._active is not None and self._active.size:
+            self._begin_chunk(0, now_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        if offset >= self.log_end or not self._segments:
+            self.epochs.truncate_from_end(self.log_end)
+            return False
+        if offset < self._segments[0].base:
+            self.truncate_fully_and_start_at(offset, 0)
+            return True
+        number = self._segment_number(offset)
+        segment = self._segments[number]
+        found = self._position(segment, offset)
+        self.forget_segments(self._segments[number + 1 :])
+        assert segment.file is not None
+        assert segment.offsets is not None
+        assert segment.times is not None
+        segment.size = segment.size if found is None else found[0]
+        segment.file.truncate(segment.size)
+        segment.offsets.truncate(offset)
+        segment.times.truncate(offset)
+        segment.max_timestamp, segment.max_timestamp_offset = segment.times.last
+        self._active = segment
+        self._fall_to(offset)
+        self.log_start = min(self.log_start, offset)
+        self.epochs.truncate_from_end(offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        self.forget_segments(list(self._segments))
+        self.epochs.clear()
+        self._fall_to(offset)
+        self.log_start = offset
+
+    def _fall_to(self, offset: int) -> None:
+        self.log_end = self.durable_end = offset
+        self._producers = None
+        self._marks = None
+        self._epoch = -1
+        self._size_limit = -1
+
+
+def _capacity(segment: Segment) -> int:
+    file = segment.file
+    assert isinstance(file, MemoryFile), "a chunk is never closed"
+    return file.capacity

@@ -1,0 +1,403 @@
+"""Opening a log that is on disk: what to trust, what to read again, where to cut.
+
+After a clean stop the checkpoints are trusted, and the last segment is only opened when it is used. After any other
+end, everything from the recovery point on is read and checked: at or above it the log is cut at the first bad batch,
+since a crash may have torn it; below it a bad batch is corruption, which is reported and never cut. Indexes are built
+again from the recovery point on, or from the segment's start where they can't be right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, CheckpointError
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.index import OffsetIndex, SealedIndexes, TimeIndex
+from tidelog.log.leftovers import Found, tidy
+from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from tidelog.log.producer_snapshot import SnapshotError, read_snapshot
+from tidelog.log.producers import Completed, Producers
+from tidelog.log.aborted import AbortedIndexError
+from tidelog.log.scan import BadBatch, HeaderFields, batch_at, batches
+from tidelog.log.segment import NEVER, Segment
+from tidelog.wire.batch import CONTROL_FLAG, HEADER, HEADER_BYTES, BatchHeader
+from tidelog.wire.uuids import ZERO_UUID, uuid_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.env.disk import Disk
+    from tidelog.log.log import Log
+
+WINDOW_BYTES = 32 * 1024 * 1024
+WINDOW_RECORDS = 200_000
+"""How far back before a snapshot the last five batches of its producers are looked for; the snapshot has one of them."""
+
+
+def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -> None:
+    """Find out what the folder of the log holds. Raises OSError, and BadBatch for damage below the recovery point."""
+    found = tidy(log._store.disk, log.folder)
+    now_ms = log._store.clock.now_ms()
+    log._segments = [Segment(log.folder, base, now_ms) for base in found.bases]
+    log._snapshots = found.snapshots
+    if not log._segments:
+        _load_empty(log, found, recovery_point or 0, log_start)
+        return
+    log.log_start = max(log_start, found.bases[0])
+    if clean and recovery_point is not None and recovery_point >= found.bases[-1]:
+        log.log_end = recovery_point
+        _take_ends(log, recovery_point)
+    elif clean:
+        log.log_end = -1
+        open_last(log)
+        _take_ends(log, log.log_end)
+    else:
+        _recover(log, recovery_point or 0)
+        _take_ends(log, min(recovery_point or 0, log.log_end))
+    log.log_start = min(log.log_start, log.log_end)
+
+
+def _load_empty(log: Log, found: Found, recovery_point: int, log_start: int) -> None:
+    if recovery_point > log_start and found.metadata:
+        raise BadBatch(log.folder, 0, f"no segment is here, but records up to offset {recovery_point} were")
+    log.log_start = log.log_end = log_start
+    _take_ends(log, log_start)
+
+
+def _take_ends(log: Log, durable_end: int) -> None:
+    log.recovery_point = log._synced_end = durable_end
+    log.durable_end = log.log_end if log._follows or log._counts else durable_end
+
+
+def open_last(log: Log) -> Segment:
+    """Open the last segment for writing and reading. After a clean stop it ends where the checkpoint said."""
+    segment = log._segments[-1]
+    next_offset = _scan(log, segment, NEVER, check=False)
+    if log.log_end >= 0 and next_offset != log.log_end:
+        reason = f"the segment ends at offset {next_offset}, but after the last stop it was {log.log_end}"
+        raise BadBatch(segment.stem + LOG, segment.size, reason)
+    log.log_end = next_offset
+    _become_last(log, segment)
+    return segment
+
+
+def reopen_last(log: Log, segment: Segment) -> None:
+    """The segment was cut and is the last one now: learn its indexes and timestamps again."""
+    for unsaved in [pair for pair in log._sealed_unsaved if pair[0] is segment]:
+        log._sealed_unsaved.remove(unsaved)
+    if segment in log._sealed_unsynced:
+        log._sealed_unsynced.remove(segment)
+    _scan(log, segment, NEVER, check=False)
+    _become_last(log, segment)
+
+
+def _become_last(log: Log, segment: Segment) -> None:
+    log._active = segment
+    log._flush_from = segment.size
+    log._size_limit = -1
+    if log.config.segment_jitter_ms:
+        jitter = log._store.random.random_int(0, log.config.segment_jitter_ms)
+        segment.jitter_ms = min(jitter, log.config.segment_ms)
+    if segment.first_timestamp is not None:
+        segment.date_first(segment.first_timestamp, log.config.segment_ms)
+
+
+def _recover(log: Log, recovery_point: int) -> None:
+    """Read and check everything from the recovery point on."""
+    store = log._store
+    number = log._segment_number(recovery_point)
+    next_offset = log._segments[number].base
+    while number < len(log._segments):
+        segment = log._segments[number]
+        last = number + 1 == len(log._segments)
+        try:
+            next_offset = _scan(log, segment, recovery_point, check=True)
+        except BadBatch as bad:
+            next_offset = _next_offset(log, segment)
+            if next_offset < recovery_point:
+                raise BadBatch(bad.path, bad.pos, f"{bad.reason}, below the recovery point {recovery_point}") from bad
+            cut = store.disk.size(segment.stem + LOG) - segment.size
+            store.report(f"{log.place}: cut {cut} bytes off {bad}; the log goes on at offset {next_offset}")
+            log.file_of(segment).truncate(segment.size)
+            log._new_names = True
+            _drop_behind(log, number + 1)
+            break
+        if not last:
+            segment.finish_times()
+            log._sealed_unsynced.append(segment)
+            log._sealed_unsaved.append((segment, b""))
+        number += 1
+    log.log_end = next_offset
+    if next_offset < recovery_point:
+        raise BadBatch(
+            log._segments[-1].stem + LOG,
+            log._segments[-1].size,
+            f"the log ends at offset {next_offset}, but records up to {recovery_point} were made durable",
+        )
+    _become_last(log, log._segments[-1])
+    _find_epochs(log, recovery_point)
+    _check_aborted(log, recovery_point)
+    stale = [offset for offset in log._snapshots if offset > next_offset]
+    for offset in stale:
+        store.disk.remove(log.snapshot_path(offset))
+    if stale:
+        log._snapshots = [offset for offset in log._snapshots if offset <= next_offset]
+    log._new_names = log._new_folder = True  # whether the names were made durable, nobody knows any more
+    if next_offset > recovery_point or log._sealed_unsaved:
+        log._dirty = True
+        store.wrote(log)
+
+
+def _drop_behind(log: Log, number: int) -> None:
+    """What comes behind a cut belongs to a time that was never acknowledged."""
+    for segment in log._segments[number:]:
+        log._store.files.forget(segment)
+        log._store.remove_segment(segment)
+    del log._segments[number:]
+
+
+def _scan(log: Log, segment: Segment, trusted: int, *, check: bool) -> int:
+    """Go through the segment from its last index entry at or below offset `trusted`; the offset behind it.
+
+    Fills in size, indexes and timestamps. Where BadBatch is raised they stand for what came before it.
+    """
+    disk = log._store.disk
+    file = log.file_of(segment)
+    end = file.size()
+    start, next_offset = _trusted_indexes(disk, segment, trusted, end)
+    segment.size = start
+    segment.index_next = start + log.config.index_interval_bytes
+    segment.first_timestamp = _first_timestamp(log, segment) if end >= HEADER_BYTES else None
+    interval, index_bytes = log.config.index_interval_bytes, log.config.segment_index_bytes
+    for pos, fields in batches(file, start, end, check=check):
+        base, delta, max_timestamp = fields[0], fields[6], fields[8]
+        if base < next_offset or delta < 0 or base + delta > segment.offset_limit:
+            raise BadBatch(file.path, pos, f"a batch of offsets {base} to {base + delta}, but {next_offset} comes next")
+        last_offset = base + delta
+        segment.note(last_offset, max_timestamp)
+        if pos > segment.index_next:
+            segment.add_entries(last_offset, pos, index_bytes)
+            segment.index_next = pos + interval
+        next_offset = last_offset + 1
+        segment.size = pos + fields[1] + 12
+    return next_offset
+
+
+def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int) -> tuple[int, int]:
+    """Load the indexes up to offset `trusted`. (position, least offset) of the batch from which to read on."""
+    offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    segment.offsets, segment.times, segment.sealed = offsets, times, None
+    segment.max_timestamp, segment.max_timestamp_offset = -1, segment.base
+    try:
+        sound = offsets.load(disk.read_whole(segment.stem + OFFSET_INDEX), log_bytes)
+        sound = times.load(disk.read_whole(segment.stem + TIME_INDEX)) and sound
+    except FileNotFoundError:
+        sound = False
+    if trusted < NEVER:
+        offsets.truncate(trusted + 1)
+    if sound and offsets:
+        indexed, position = segment.base + offsets.offsets[-1], offsets.positions[-1]
+        header = disk.open(segment.stem + LOG).read(position, HEADER_BYTES)
+        if len(header) == HEADER_BYTES:
+            fields = HEADER.unpack(header)
+            if fields[0] + fields[6] == indexed and fields[0] > segment.base:
+                times.truncate(indexed + 1)
+                segment.max_timestamp, segment.max_timestamp_offset = times.last
+                return position, fields[0]
+    segment.offsets, segment.times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    return 0, segment.base
+
+
+def _first_timestamp(log: Log, segment: Segment) -> int:
+    return HEADER.unpack(log.file_of(segment).read(0, HEADER_BYTES))[8]
+
+
+def _next_offset(log: Log, segment: Segment) -> int:
+    """The offset behind the sound part of a segment whose scan stopped at `segment.size`."""
+    assert segment.offsets is not None
+    next_offset = segment.base
+    start = segment.offsets.lookup(NEVER)
+    for _, fields in batches(log.file_of(segment), start, segment.size, check=False):
+        next_offset = fields[0] + fields[6] + 1
+    return next_offset
+
+
+def rebuild_sealed(log: Log, segment: Segment, next_base: int) -> SealedIndexes:
+    """Build the indexes of a sealed segment again. Raises BadBatch where the segment itself is damaged."""
+    disk, file = log._store.disk, log.file_of(segment)
+    log._store.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
+    offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    index_next, newest, newest_offset = log.config.index_interval_bytes, -1, segment.base
+    for pos, fields in batches(file, 0, segment.measure(disk), check=False):
+        last_offset = fields[0] + fields[6]
+        if not segment.base <= last_offset < next_base:
+            raise BadBatch(file.path, pos, f"offset {last_offset} is not of this segment")
+        if fields[8] > newest:
+            newest, newest_offset = fields[8], last_offset
+        if pos > index_next:
+            offsets.add(last_offset, pos)
+            times.add(newest, newest_offset)
+            index_next = pos + log.config.index_interval_bytes
+    times.add(newest, newest_offset)
+    contents = {OFFSET_INDEX: offsets.unsaved()[1], TIME_INDEX: times.unsaved()[1]}
+    for suffix, data in contents.items():
+        index_file = disk.open(segment.stem + suffix, create=True)
+        index_file.truncate(0)
+        index_file.append(data)
+    return SealedIndexes(segment.base, memoryview(contents[OFFSET_INDEX]), memoryview(contents[TIME_INDEX]))
+
+
+# -- leader epochs and producers
+
+
+def load_epochs(log: Log) -> LeaderEpochs:
+    """What leader-epoch-checkpoint says; a damaged one is built again from the batches."""
+    path = f"{log.folder}/{LEADER_EPOCHS}"
+    try:
+        return LeaderEpochs.load(log._store.disk, path)
+    except CheckpointError as error:
+        log._store.report(f"{error}; reading the leader epochs from the batches")
+    epochs = LeaderEpochs()
+    _epochs_of_batches(log, epochs, 0)
+    return epochs
+
+
+def _find_epochs(log: Log, recovery_point: int) -> None:
+    """Epochs at or above the recovery point stand in the batches only; the file may know others that were cut off."""
+    epochs = load_epochs(log)
+    epochs.truncate_from_end(log.log_end)
+    _epochs_of_batches(log, epochs, recovery_point)
+    epochs.truncate_from_start(log.log_start)
+    log._epochs = epochs
+
+
+def _epochs_of_batches(log: Log, epochs: LeaderEpochs, offset: int) -> None:
+    latest = epochs.latest
+    for _, _, fields in headers_from(log, offset):
+        if fields[2] > latest:
+            latest = fields[2]
+            epochs.assign(latest, fields[0])
+
+
+def headers_from(log: Log, offset: int) -> Iterator[tuple[Segment, int, HeaderFields]]:
+    """(segment, position, header) of every batch that ends at `offset` or later."""
+    for number in range(log._segment_number(offset), len(log._segments)):
+        segment = log._segments[number]
+        log.look(segment, number)
+        found = log._position(segment, offset)
+        if found is not None:
+            for pos, fields in batches(log.file_of(segment), found[0], segment.size, check=False):
+                yield segment, pos, fields
+
+
+def load_producers(log: Log) -> Producers:
+    """The producers as of the log's end: from the newest snapshot, and the batches behind it."""
+    producers = Producers(log._store.producer_expiration_ms)
+    producers.end = log.log_end
+    if not log._segments:
+        return producers
+    start = _restore(log, producers)
+    if start < log.log_end:
+        for segment, pos, fields in headers_from(log, start):
+            if fields[9] < 0:
+                continue
+            if fields[5] & CONTROL_FLAG:
+                data, header = batch_at(log.file_of(segment), pos, fields)
+                completed = producers.replay(data, header)
+                if completed is not None and completed.aborted:
+                    _remember_aborted(log, segment, completed)
+            else:
+                producers.replay(b"", BatchHeader(*fields, 0))
+    producers.end = log.log_end
+    producers.advance_high_watermark(log.durable_end)
+    return producers
+
+
+def _check_aborted(log: Log, recovery_point: int) -> None:
+    """Transaction indexes from the recovery point on: without what was cut off; a damaged one is built again.
+
+    What they lack is added when the producers are loaded, which comes before any reader asks for it.
+    """
+    disk = log._store.disk
+    for segment in log._segments[log._segment_number(recovery_point) :]:
+        if not disk.exists(segment.stem + TXN_INDEX):
+            continue
+        index = segment.aborted(disk)
+        try:
+            index.check(segment.base)
+            index.truncate_to(log.log_end)
+        except AbortedIndexError as error:
+            log._store.report(f"{error}; building it again")
+            index.reset()
+            log._snapshots = [offset for offset in log._snapshots if offset <= segment.base]
+
+
+def _remember_aborted(log: Log, segment: Segment, completed: Completed) -> None:
+    """The transaction index lacks what was aborted after its last sync."""
+    index = segment.aborted(log._store.disk)
+    known = index.entries()
+    if not known or known[-1].last_offset < completed.last_offset:
+        index.append(completed)
+
+
+def _restore(log: Log, producers: Producers) -> int:
+    """Take over the newest snapshot that can be read; the offset it stands for, from which batches are to be replayed."""
+    disk = log._store.disk
+    while log._snapshots:
+        offset = log._snapshots[-1]
+        path = log.snapshot_path(offset)
+        try:
+            entries = read_snapshot(disk, path)
+        except FileNotFoundError:
+            log._snapshots.pop()
+            continue
+        except SnapshotError as error:
+            log._store.report(f"{error}; using the one before it")
+            log._snapshots.pop()
+            disk.remove(path)
+            continue
+        producers.restore(entries, offset, log._store.clock.now_ms())
+        if len(producers):
+            producers.refill_windows(_headers_before(log, offset))
+        return offset
+    return log._segments[0].base
+
+
+def _headers_before(log: Log, offset: int) -> Iterator[BatchHeader]:
+    """The headers of the batches before `offset`, as far back as the bounds of the window allow."""
+    number = log._segment_number(max(offset - WINDOW_RECORDS, log._segments[0].base))
+    last = log._segment_number(offset)
+    sizes = [log.look(log._segments[n], n) for n in range(number, last + 1)]
+    while number < last and sum(sizes[1:]) >= WINDOW_BYTES:
+        number += 1
+        del sizes[0]
+    for segment in log._segments[number : last + 1]:
+        from_offset = max(offset - WINDOW_RECORDS, segment.base)
+        found = log._position(segment, from_offset)
+        if found is None:
+            continue
+        start = max(found[0], log.indexes(segment).floor(segment.size - WINDOW_BYTES))
+        for _, fields in batches(log.file_of(segment), start, segment.size, check=False):
+            if fields[0] >= offset:
+                return
+            yield BatchHeader(*fields, 0)
+
+
+# -- whose folder it is
+
+
+def topic_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def name_topic(log: Log) -> None:
+    """Say in the folder which topic's it is. Not durable yet: the group commit sees to that."""
+    if log.topic_id == ZERO_UUID:
+        return
+    disk, path = log._store.disk, f"{log.folder}/{PARTITION_METADATA}"
+    wanted = topic_metadata(log.topic_id)
+    file = disk.open(path, create=True)
+    if file.size() != len(wanted) or file.read(0, len(wanted)) != wanted:
+        file.truncate(0)
+        file.append(wanted)
+        log._new_names = True

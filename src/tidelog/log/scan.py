@@ -1,0 +1,95 @@
+"""Going through a segment batch by batch, in bounded reads: for recovery, index building, searches and the scrub.
+
+Read, not mapped: a disk that fails answers a read with an error, a mapping with the end of the process.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from crc32c import crc32c
+
+from tidelog.env.disk import File
+from tidelog.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
+
+READ_BYTES = 1 << 20
+
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""A batch's header, in the order of `BatchHeader`, without the position."""
+
+
+class BadBatch(Exception):
+    """What stands at `pos` is no whole, valid batch. Says why."""
+
+    def __init__(self, path: str, pos: int, reason: str) -> None:
+        super().__init__(path, pos, reason)
+        self.path = path
+        self.pos = pos
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} byte {self.pos}: {self.reason}"
+
+
+def batches(file: File, pos: int, end: int, *, check: bool) -> Iterator[tuple[int, HeaderFields]]:
+    """(position, header) of each batch in [pos, end). Raises BadBatch at the first that isn't whole and sound.
+
+    With `check` checksums are looked at too.
+    """
+    want = READ_BYTES
+    unpack = HEADER.unpack_from
+    while pos < end:
+        view = memoryview(file.read(pos, min(want, end - pos)))
+        got, at = len(view), 0
+        want = READ_BYTES
+        while got - at >= HEADER_BYTES:
+            fields: HeaderFields = unpack(view, at)
+            size = fields[1] + LOG_OVERHEAD
+            if size < HEADER_BYTES or fields[3] != MAGIC:
+                raise BadBatch(file.path, pos + at, _unlikely_header(fields))
+            if at + size > got:
+                if pos + at + size > end:
+                    raise BadBatch(file.path, pos + at, f"a batch of {size} bytes, of which {end - pos - at} are here")
+                want = max(READ_BYTES, size)
+                break
+            if check and crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[4]:
+                raise BadBatch(file.path, pos + at, f"the batch at offset {fields[0]} has a wrong checksum")
+            yield pos + at, fields
+            at += size
+        else:
+            if pos + got >= end and got > at:
+                raise BadBatch(file.path, pos + at, f"{got - at} bytes are here, too few for a batch's header")
+            if not got:
+                raise BadBatch(file.path, pos, f"the file ends {end - pos} bytes early")
+        pos += at
+
+
+def batch_at(file: File, pos: int, fields: HeaderFields) -> tuple[memoryview, BatchHeader]:
+    """The whole batch whose header was found at `pos`, for a look at its records."""
+    view = memoryview(file.read(pos, fields[1] + LOG_OVERHEAD))
+    return view, BatchHeader(*fields, 0)
+
+
+def locate(file: File, pos: int, end: int, offset: int) -> tuple[int, int] | None:
+    """(position, size) of the first batch from `pos` on whose last offset is `offset` or above; None where none is."""
+    unpack = HEADER.unpack_from
+    while end - pos >= HEADER_BYTES:
+        data = file.read(pos, min(8192, end - pos))
+        got, at = len(data), 0
+        while got - at >= HEADER_BYTES:
+            fields: HeaderFields = unpack(data, at)
+            size = fields[1] + LOG_OVERHEAD
+            if size < HEADER_BYTES or fields[3] != MAGIC:
+                raise BadBatch(file.path, pos + at, _unlikely_header(fields))
+            if fields[0] + fields[6] >= offset:
+                return pos + at, size
+            at += size
+        if not at:
+            return None
+        pos += at
+    return None
+
+
+def _unlikely_header(fields: HeaderFields) -> str:
+    if fields[3] in (0, 1) and fields[1] > 0:
+        return f"a batch in the old message format {fields[3]}; only format 2 is served"
+    return f"no batch begins here (magic {fields[3]}, length {fields[1]})"

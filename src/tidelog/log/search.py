@@ -1,0 +1,85 @@
+"""Finding records by time in a log, and the aborted transactions of a range: for ListOffsets and Fetch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log.names import LOG
+from tidelog.log.scan import HeaderFields, batch_at, batches
+from tidelog.wire.batch import APPEND_TIME_FLAG, records
+
+if TYPE_CHECKING:
+    from tidelog.log.aborted import Aborted
+    from tidelog.log.log import Log
+    from tidelog.log.segment import Segment
+    from tidelog.log.slice import Slice
+
+
+def find_by_time(log: Log, timestamp: int, end: int) -> tuple[int, int, int] | None:
+    """The first record as new as `timestamp`: time index, offset index, then batch by batch, record by record."""
+    for number, segment in enumerate(log.segments):
+        log.look(segment, number)
+        if segment.max_timestamp < timestamp:
+            continue
+        if segment.times is not None:
+            offset = segment.times.lookup(timestamp)
+        else:
+            offset = log.sealed(segment).lookup_time(timestamp)
+        start = log.indexes(segment).lookup(max(offset, log.log_start))
+        for pos, fields in batches(log.file_of(segment), start, segment.size, check=False):
+            if fields[0] >= end:
+                return None
+            if fields[8] >= timestamp:
+                found = _record_from(log, segment, pos, fields, timestamp, log.log_start)
+                if found is not None:
+                    return found if found[1] < end else None
+    return None
+
+
+def max_timestamp(log: Log) -> tuple[int, int, int] | None:
+    """The newest record: in the first segment that has the newest timestamp, the first such batch, the first such record."""
+    newest: Segment | None = None
+    for number, segment in enumerate(log.segments):
+        log.look(segment, number)
+        if newest is None or segment.max_timestamp > newest.max_timestamp:
+            newest = segment
+    if newest is None or newest.max_timestamp < 0:
+        return None
+    timestamp, offset = newest.max_timestamp, newest.max_timestamp_offset
+    start = log.indexes(newest).lookup(offset)
+    for pos, fields in batches(log.file_of(newest), start, newest.size, check=False):
+        if fields[8] == timestamp:
+            return _record_from(log, newest, pos, fields, timestamp, 0)
+    return None
+
+
+def _record_from(
+    log: Log, segment: Segment, pos: int, fields: HeaderFields, timestamp: int, from_offset: int
+) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of the batch's first record as new as `timestamp`, from `from_offset` on."""
+    if fields[5] & APPEND_TIME_FLAG:  # all records are as new as the batch
+        offset = max(fields[0], from_offset)
+        return (fields[8], offset, fields[2]) if offset <= fields[0] + fields[6] else None
+    data, header = batch_at(log.file_of(segment), pos, fields)
+    for record in records(data, header):
+        if record.timestamp >= timestamp and record.offset >= from_offset:
+            return record.timestamp, record.offset, header.leader_epoch
+    return None
+
+
+def aborted(log: Log, offset: int, found: Slice) -> list[Aborted]:
+    """Those whose data or marker a reader meets in `found`: from its segment on, until one says that no more can come."""
+    number = next((n for n, segment in enumerate(log.segments) if segment.stem + LOG == found.file.path), None)
+    if number is None:
+        return []
+    segment = log.segments[number]
+    upper = log.indexes(segment).upper_bound(found.pos + len(found))
+    if upper is None:
+        upper = log.segments[number + 1].base if number + 1 < len(log.segments) else log.log_end
+    collected: list[Aborted] = []
+    for later in log.segments[number:]:
+        entries, complete = later.aborted(log._store.disk).collect(offset, upper)
+        collected += entries
+        if complete:
+            break
+    return collected

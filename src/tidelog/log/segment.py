@@ -1,0 +1,139 @@
+"""One segment: a file of batches, and what is known of it without reading it.
+
+The last segment of a log is written and has its indexes in memory; the others are sealed. A segment whose `size` is -1
+was found on disk and not looked at yet.
+"""
+
+from tidelog.env.disk import Disk, File
+from tidelog.log.aborted import AbortedIndex
+from tidelog.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, SealedIndexes, TimeIndex
+from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+
+OFFSET_SPAN_MAX = 2**31 - 1
+"""How far the last offset of a segment may be from its base: what an index entry can hold."""
+NEVER = 2**63 - 1
+
+
+class Segment:
+    """`roll_after` is the newest timestamp that a batch may bring without a look at the rules of rolling."""
+
+    __slots__ = (
+        "_aborted",
+        "base",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "index_next",
+        "jitter_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_limit",
+        "offsets",
+        "roll_after",
+        "sealed",
+        "size",
+        "stem",
+        "times",
+        "used",
+    )
+
+    def __init__(self, folder: str, base: int, created_ms: int) -> None:
+        self.base = base
+        self.stem = f"{folder}/{segment_stem(base)}"
+        self.size = -1
+        self.file: File | None = None
+        self.used = False
+        self.offsets: OffsetIndex | None = None
+        self.times: TimeIndex | None = None
+        self.sealed: SealedIndexes | None = None
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base
+        self.first_timestamp: int | None = None
+        self.created_ms = created_ms
+        self.jitter_ms = 0
+        self.roll_after = -2
+        self.offset_limit = base + OFFSET_SPAN_MAX
+        self.index_next = 0
+        self._aborted: AbortedIndex | None = None
+
+    # -- the segment that is written
+
+    def begin(self, index_interval_bytes: int, jitter_ms: int) -> None:
+        """Nothing is in it yet."""
+        self.size = 0
+        self.offsets = OffsetIndex(self.base)
+        self.times = TimeIndex(self.base)
+        self.jitter_ms = jitter_ms
+        self.index_next = index_interval_bytes
+
+    def date_first(self, timestamp: int, segment_ms: int) -> None:
+        """The first batch was written: its timestamp is what the age of the segment counts from."""
+        self.first_timestamp = timestamp
+        self.roll_after = timestamp + segment_ms - self.jitter_ms if timestamp >= 0 else -2
+
+    def waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How old the segment is when a batch of this timestamp comes, as Kafka measures it."""
+        first = self.first_timestamp
+        return max_timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
+
+    def note(self, last_offset: int, max_timestamp: int) -> None:
+        """A batch came that ends at `last_offset`."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+
+    def add_entries(self, last_offset: int, position: int, index_bytes_max: int) -> None:
+        """Index the batch at `position`. A full index makes the next batch look at the rules of rolling."""
+        offsets, times = self.offsets, self.times
+        assert offsets is not None
+        assert times is not None
+        offsets.add(last_offset, position)
+        times.add(self.max_timestamp, self.max_timestamp_offset)
+        if self.index_full(index_bytes_max):
+            self.roll_after = -2
+
+    def index_full(self, index_bytes_max: int) -> bool:
+        """One time entry is kept free for the segment's end."""
+        assert self.offsets is not None
+        assert self.times is not None
+        return (
+            len(self.offsets) >= index_bytes_max // OFFSET_ENTRY_BYTES
+            or len(self.times) >= index_bytes_max // TIME_ENTRY_BYTES - 1
+        )
+
+    def finish_times(self) -> None:
+        """The newest timestamp becomes the last time entry, as in every segment that was closed."""
+        if self.times is not None and self.max_timestamp >= 0:
+            self.times.add(self.max_timestamp, self.max_timestamp_offset)
+
+    # -- any segment
+
+    def measure(self, disk: Disk) -> int:
+        """Its size in bytes; asks the disk once."""
+        if self.size < 0:
+            self.size = disk.size(self.stem + LOG)
+        return self.size
+
+    def aborted(self, disk: Disk) -> AbortedIndex:
+        if self._aborted is None:
+            self._aborted = AbortedIndex(disk, self.stem + TXN_INDEX)
+        return self._aborted
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether its transaction index was looked at or written since the start."""
+        return self._aborted is not None
+
+    def read_sealed(self, disk: Disk, next_base: int) -> SealedIndexes | None:
+        """Its index files, for searching; None where they are missing or can't be right."""
+        try:
+            views = [_view_of(disk, self.stem + suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)]
+        except FileNotFoundError:
+            return None
+        sealed = SealedIndexes(self.base, *views)
+        return sealed if sealed.sound(self.measure(disk), next_base) else None
+
+
+def _view_of(disk: Disk, path: str) -> memoryview:
+    file = disk.open(path)
+    return file.view(0, file.size()) if file.size() else memoryview(b"")

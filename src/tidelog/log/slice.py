@@ -1,0 +1,26 @@
+"""What a fetch sends: a piece of a segment, straight from its file (on disk or in memory), never decoded."""
+
+from tidelog.env.disk import File
+from tidelog.env.network import Socket
+
+
+class Slice:
+    """Bytes [pos, pos + len) of a file. It keeps the file open, so retention can't pull it away from a slow consumer."""
+
+    __slots__ = ("_count", "file", "pos")
+
+    def __init__(self, file: File, pos: int, count: int) -> None:
+        self.file = file
+        self.pos = pos
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def view(self) -> memoryview:
+        """The bytes, mapped where the disk can do so."""
+        return self.file.view(self.pos, self._count)
+
+    def send(self, sock: Socket, sent: int) -> int:
+        """Send what is left after `sent` bytes; how many went. May raise BlockingIOError."""
+        return self.file.send(sock, self.pos + sent, self._count - sent)

@@ -1,0 +1,399 @@
+"""What spans logs: finding them at start, open files, group commit, checkpoints, deletion, clean stop.
+
+A data folder belongs to one store at a time. At start the clean-shutdown mark is taken away, durably, before anything
+is written; at a clean stop it comes back after everything else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.env.promise import Promise
+from tidelog.log import checkpoints, flush, recovery
+from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
+from tidelog.log.commit import GroupCommit
+from tidelog.log.files import OpenFiles
+from tidelog.log.log import Log
+from tidelog.log.memory import MemoryLog
+from tidelog.log.names import (
+    DELETE_FOLDER,
+    DELETED,
+    SEGMENT_FILES,
+    STRAY_FOLDER,
+    folder_aside,
+    parse_partition_folder,
+    partition_folder,
+    stray_folder,
+)
+from tidelog.log.points import Key, Points
+from tidelog.log.scan import BadBatch
+from tidelog.log.upkeep import Upkeep
+from tidelog.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env import Environment
+    from tidelog.log.segment import Segment
+
+METADATA_TOPIC = "__cluster_metadata"
+STOP_TOGETHER = 128
+IDLE_LOOK_S = 0.005
+
+_logger = logging.getLogger("tidelog.log")
+
+
+class Topic(Protocol):
+    """What a store wants to know of a topic in the metadata."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def partitions(self) -> Sequence[object]: ...
+
+
+class Store:
+    """All logs of a broker. `commit` is the group commit.
+
+    `previous_broker_epoch` stood in the mark of the last clean stop; -1 after any other.
+    """
+
+    def __init__(self, env: Environment, folders: list[str], config: BrokerConfig) -> None:
+        self.env = env
+        self.disk = env.disk
+        self.clock = env.clock
+        self.random = env.random
+        self.config = config
+        self.producer_expiration_ms = config.producer_id_expiration_ms
+        self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
+        self.commit = GroupCommit(env, self.files)
+        self.upkeep = Upkeep(env, self, config)
+        self.previous_broker_epoch = -1
+        self._points = {folder: Points(env, folder, self.report) for folder in folders}
+        self._clean: dict[str, bool] = {}
+        self._found: dict[Key, str] = {}
+        self._logs: dict[Key, Log] = {}
+        self._folder_syncs: set[str] = set()
+
+    def report(self, message: str) -> None:
+        """Tell the operator."""
+        _logger.warning("%s", message)
+
+    # -- start and stop
+
+    def start(self) -> None:
+        """Read the checkpoints and list what is there. Logs are recovered when `log` is asked for them.
+
+        Whoever calls it holds the folders' locks.
+        """
+        for root, points in self._points.items():
+            self.disk.make_folders(root)
+            points.load()
+            mark = f"{root}/{CLEAN_SHUTDOWN}"
+            epoch = checkpoints.read_clean_shutdown(self.disk, mark)
+            self._clean[root] = epoch is not None and not points.recovery.broken
+            if epoch is not None:
+                self.previous_broker_epoch = epoch
+                self.disk.remove(mark)
+                self.disk.sync_folder(root)
+            for name in self.disk.list_folder(root):
+                key = parse_partition_folder(name)
+                if name.endswith(DELETE_FOLDER):
+                    self.upkeep.remove(f"{root}/{name}", 0, folder=True)
+                elif key is not None and self.disk.is_folder(f"{root}/{name}"):
+                    self._found[key] = root
+        self.upkeep.start()
+
+    def stop(self, *, clean: bool = True, broker_epoch: int = -1) -> Promise[None]:
+        """Flush everything and mark the folders clean; with `clean=False` just let go, as a crash would.
+
+        Resolved when all is on stable storage. No log serves any more then.
+        """
+        self.upkeep.stop()
+        stopped: Promise[None] = Promise()
+        if not clean:
+            self._close()
+            stopped.resolve(None)
+            return stopped
+
+        def when_idle() -> None:
+            if self.commit.idle and self.upkeep.idle and all(points.idle for points in self._points.values()):
+                try:
+                    self._finish(broker_epoch)
+                except OSError as error:
+                    stopped.fail(error)
+                else:
+                    stopped.resolve(None)
+            else:
+                self.env.loop.call_later(IDLE_LOOK_S, when_idle)
+
+        when_idle()
+        return stopped
+
+    def _finish(self, broker_epoch: int) -> None:
+        """Everything that isn't durable yet, then the checkpoints, then the mark."""
+        dirty = self.upkeep.dirty
+        for first in range(0, len(dirty), STOP_TOGETHER):
+            jobs = self.upkeep.prepare(dirty[first : first + STOP_TOGETHER], closing=True)
+            if jobs:
+                flush.save(self.disk, jobs)
+                self.upkeep.take_note(jobs, None)
+        for log in self._logs.values():
+            points = self._points[log.root]
+            if isinstance(log, MemoryLog):
+                points.memory.put((log.topic, log.partition), log.log_end)
+            elif log.segments:
+                self._note_start(log)
+                hw = log.log_end if log.high_watermark < 0 else log.high_watermark
+                points.replication.put((log.topic, log.partition), hw)
+        for root, points in self._points.items():
+            for file in points.files:
+                if file is not points.memory or file.offsets:
+                    file.save_now()
+            # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
+            recovered = self._clean[root] or root not in self._found.values()
+            if recovered and all(log.offline is None for log in self._logs.values() if log.root == root):
+                checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
+        self._close()
+
+    def _close(self) -> None:
+        for log in self._logs.values():
+            log.listener = None
+            log.close()
+        self._logs.clear()
+
+    # -- logs
+
+    def log(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Log:
+        """The partition's log: the one that is open, the one on disk, recovered, or a new one.
+
+        Of a new one nothing is on disk before its first write. A folder that belongs to another topic of the same name is
+        put away. What can't be opened is offline, and says why.
+        """
+        key = topic, partition
+        known = self._logs.get(key)
+        if known is not None:
+            if known.topic_id == topic_id or ZERO_UUID in (known.topic_id, topic_id):
+                return known
+            self.delete(topic, partition, known.topic_id)
+        if config.tidelog_storage == "memory":
+            log = self._memory_log(key, topic_id, config)
+        else:
+            root = self._found.pop(key, None)
+            if root is not None and self._belongs_to_another(root, key, topic_id):
+                self._put_away(root, key)
+                root = None
+            log = Log(self, root or self._emptiest(), topic, partition, topic_id, config)
+            if root is not None:
+                self._load(log)
+        self._logs[key] = log
+        return log
+
+    def logs(self) -> list[Log]:
+        """Those that are open."""
+        return list(self._logs.values())
+
+    def found(self) -> list[Key]:
+        """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
+        return [key for key in self._found if partition_folder(*key) != METADATA_FOLDER]
+
+    def put_aside(self, topic: str, partition: int) -> None:
+        """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it."""
+        key = topic, partition
+        root = self._found.pop(key)
+        renamed = f"{root}/{stray_folder(*key, self.random.uuid())}"
+        self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
+        self._points[root].drop(key)
+        self._sync_folder_soon(root)
+        self.report(
+            f"no topic has the folder of {topic}-{partition}: it is now {renamed}, delete it if you don't need it"
+        )
+
+    def saved_high_watermark(self, topic: str, partition: int) -> int | None:
+        """The high watermark as of the last checkpoint."""
+        for points in self._points.values():
+            found = points.replication.offsets.get((topic, partition))
+            if found is not None:
+                return found
+        return None
+
+    def _load(self, log: Log) -> None:
+        key = log.topic, log.partition
+        points = self._points[log.root]
+        try:
+            recovery.load(
+                log,
+                clean=self._clean[log.root],
+                recovery_point=points.recovery.offsets.get(key),
+                log_start=points.starts.offsets.get(key, 0),
+            )
+            recovery.name_topic(log)
+        except BadBatch as error:
+            log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
+        except OSError as error:
+            log.go_offline(f"opening {log.folder} failed: {error}")
+
+    def _memory_log(self, key: Key, topic_id: bytes, config: TopicConfig) -> MemoryLog:
+        root = next(iter(self._points))
+        return MemoryLog(self, root, *key, topic_id, config, self._points[root].memory.offsets.get(key, 0))
+
+    def reserve(self, log: MemoryLog, offset: int, *, wait: bool) -> None:
+        """Have a log in memory go on at `offset` or above after a restart. `wait`: it is about to use them."""
+        file = self._points[log.root].memory
+        key = log.topic, log.partition
+        if offset > file.offsets.get(key, 0):
+            file.put(key, offset)
+            if not wait:
+                file.save().on_done(lambda done: self._reserved(log, offset, done))
+        if wait:
+            file.save_now()
+            log.reserved = file.offsets[key]
+
+    def _reserved(self, log: MemoryLog, offset: int, done: Promise[None]) -> None:
+        if done.error is None:
+            log.reserved = max(log.reserved, offset)
+
+    def _emptiest(self) -> str:
+        """The data folder with the fewest logs."""
+        if len(self._points) == 1:
+            return next(iter(self._points))
+        counts = dict.fromkeys(self._points, 0)
+        for log in self._logs.values():
+            counts[log.root] += 1
+        return min(counts, key=lambda root: counts[root])
+
+    def _belongs_to_another(self, root: str, key: Key, topic_id: bytes) -> bool:
+        try:
+            found = checkpoints.read_partition_metadata(
+                self.disk, f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
+            )
+        except CheckpointError as error:
+            self.report(f"{error}; taking the folder for the topic's own")
+            return False
+        return found is not None and topic_id != ZERO_UUID and found != topic_id
+
+    # -- deletion
+
+    def delete(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """The topic was deleted: its folder is renamed at once and removed after file.delete.delay.ms."""
+        key = topic, partition
+        log = self._logs.get(key)
+        if log is not None:
+            if log.topic_id != topic_id:
+                return
+            del self._logs[key]
+            self._let_go(log)
+            if log.segments or self.disk.exists(log.folder):
+                self._put_away(log.root, key, log.config.file_delete_delay_ms)
+            log.close()
+            self._points[log.root].drop(key)
+            return
+        root = self._found.get(key)
+        if root is not None and not self._belongs_to_another(root, key, topic_id):
+            del self._found[key]
+            self._put_away(root, key)
+
+    def put_aside_strays(self, topics: Mapping[bytes, Topic]) -> int:
+        """Rename the folders of partitions that the metadata doesn't know to `-stray`, as Kafka does; how many.
+
+        They are kept: if it is the metadata that was lost, they are all that is left.
+        """
+        known = {topic.name: len(topic.partitions) for topic in topics.values()}
+        strays = [key for key in self._found if key[0] != METADATA_TOPIC and key[1] >= known.get(key[0], 0)]
+        for key in strays:
+            self._put_away(self._found.pop(key), key, suffix=STRAY_FOLDER)
+        if strays:
+            self.report(f"{len(strays)} folders of unknown partitions were renamed to *{STRAY_FOLDER}")
+        return len(strays)
+
+    def _let_go(self, log: Log) -> None:
+        log.deleted = True
+        log.listener = None
+        log.offline = log.offline or "the topic was deleted"
+        self.upkeep.forget(log)
+
+    def _put_away(self, root: str, key: Key, delay_ms: int | None = None, suffix: str = DELETE_FOLDER) -> None:
+        """Rename a partition's folder, so that its name is free, and remove it later if that is what the suffix says."""
+        renamed = f"{root}/{folder_aside(*key, self.random.uuid(), suffix)}"
+        try:
+            self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
+        except OSError as error:
+            self.report(f"putting away {root}/{partition_folder(*key)} failed: {error}")
+            return
+        self._points[root].drop(key)
+        if suffix == DELETE_FOLDER:
+            delay_ms = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
+            self.upkeep.remove(renamed, delay_ms, folder=True)
+        self._sync_folder_soon(root)
+
+    def _sync_folder_soon(self, root: str) -> None:
+        """Make renamed folders durable; once for all of this turn of the loop."""
+        if root in self._folder_syncs:
+            return
+        self._folder_syncs.add(root)
+
+        def begin() -> None:
+            self._folder_syncs.discard(root)
+            disk = self.disk
+            self.env.loop.run_blocking(lambda: disk.sync_folder(root)).on_done(self._folder_synced)
+            self._points[root].recovery.save()
+
+        self.env.loop.call_soon(begin)
+
+    def _folder_synced(self, done: Promise[None]) -> None:
+        if done.error is not None:
+            self.report(f"syncing a data folder failed: {done.error}")
+
+    # -- what logs ask for
+
+    def wrote(self, log: Log) -> None:
+        self.upkeep.wrote(log)
+
+    def flush_soon(self, log: Log) -> None:
+        self.upkeep.flush_soon(log)
+
+    def recovered_to(self, log: Log) -> None:
+        """The log's recovery point moved on."""
+        points = self._points[log.root]
+        points.recovery.put((log.topic, log.partition), log.recovery_point)
+        if log.high_watermark >= 0:
+            points.replication.put((log.topic, log.partition), log.high_watermark)
+        points.recovery.save()
+
+    def save_recovery_point(self, log: Log) -> None:
+        """The recovery point fell: durably, before anything is cut."""
+        points = self._points[log.root]
+        points.recovery.put((log.topic, log.partition), log.recovery_point)
+        points.recovery.save_now()
+
+    def start_moved(self, log: Log) -> None:
+        """The log's start moved past the base of its first segment."""
+        if not isinstance(log, MemoryLog):
+            self._note_start(log)
+            self._points[log.root].starts.save()
+
+    def starts_saved(self, log: Log) -> Promise[None]:
+        """Resolved when the log's start, as it is now, survives a crash."""
+        return self._points[log.root].starts.save()
+
+    def _note_start(self, log: Log) -> None:
+        starts = self._points[log.root].starts
+        if log.segments and log.log_start > log.segments[0].base:
+            starts.put((log.topic, log.partition), log.log_start)
+        else:
+            starts.drop((log.topic, log.partition))
+
+    def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
+        """Rename its files, so that their names are free, and remove them after `delay_ms`."""
+        for suffix in SEGMENT_FILES:
+            path = segment.stem + suffix
+            if self.disk.exists(path):
+                self.disk.rename(path, path + DELETED)
+                self.upkeep.remove(path + DELETED, delay_ms)
+
+    def remove_soon(self, path: str) -> None:
+        self.upkeep.remove(path, 0)

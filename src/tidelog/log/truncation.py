@@ -1,0 +1,67 @@
+"""Cutting a log: a follower drops what its new leader doesn't have, or starts anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log import recovery
+
+if TYPE_CHECKING:
+    from tidelog.log.log import Log
+
+
+def truncate_to(log: Log, offset: int) -> bool:
+    assert offset >= 0, f"truncating to {offset}"
+    if offset >= log.log_end or not log.segments:
+        log.epochs.truncate_from_end(log.log_end)
+        return False
+    if offset < log.segments[0].base:
+        start_at(log, offset, log._store.clock.now_ms())
+        return True
+    number = log._segment_number(offset)
+    segment = log.segments[number]
+    log.look(segment, number)
+    found = log._position(segment, offset)
+    _fall_back(log, offset)
+    log.forget_segments(log.segments[number + 1 :])
+    log.file_of(segment).truncate(segment.size if found is None else found[0])
+    recovery.reopen_last(log, segment)
+    segment.aborted(log._store.disk).truncate_to(offset)
+    log.epochs.truncate_from_end(offset)
+    log.log_end = offset
+    log.log_start = min(log.log_start, offset)
+    return True
+
+
+def start_at(log: Log, offset: int, now_ms: int) -> None:
+    """All segments go; an empty one keeps the place."""
+    _fall_back(log, offset)
+    log.epochs.clear()
+    log.log_start = log.log_end = log.durable_end = log.recovery_point = log._synced_end = offset
+    log.forget_segments(list(log.segments))
+    log._make_folder()
+    log._begin_segment(offset, now_ms)
+    log._store.start_moved(log)
+
+
+def _fall_back(log: Log, offset: int) -> None:
+    """Nothing that was known of offsets from `offset` on holds any longer.
+
+    The recovery point goes first, durably: a crash right after the cut must not find records missing below it.
+    """
+    epochs = log.epochs  # loaded before the batches go that it may be built from
+    assert epochs is not None
+    if offset < log.recovery_point:
+        log.recovery_point = offset
+        log._store.save_recovery_point(log)
+    log._generation += 1
+    log._marks = None
+    log._producers = None
+    log._epoch = -1
+    log.durable_end = min(log.durable_end, offset)
+    log._synced_end = min(log._synced_end, offset)
+    log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment.base < offset]
+    log._sealed_unsaved = [(segment, data) for segment, data in log._sealed_unsaved if segment.base < offset]
+    for stale in [known for known in log._snapshots if known > offset]:
+        log._snapshots.remove(stale)
+        log._store.remove_soon(log.snapshot_path(stale))

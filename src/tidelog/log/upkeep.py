@@ -1,0 +1,211 @@
+"""What a store does by itself: flushes on time, retention, expiry of producers, the scrub, removal of deleted files.
+
+Each is bounded a turn of the loop, so that a broker with 10,000 logs doesn't stand still for them. A store that nobody
+writes to has no timer but for retention and the scrub.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.config.setting import LONG_MAX
+from tidelog.log import flush
+from tidelog.log.scan import BadBatch
+from tidelog.log.scrub import STEP_S, Scrub
+from tidelog.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.env import Environment
+    from tidelog.env.loop import Timer
+    from tidelog.env.promise import Promise
+    from tidelog.log.flush import FlushJob
+    from tidelog.log.log import Log
+    from tidelog.log.store import Store
+
+TICK_S = 1.0
+FLUSH_RECORDS = 50_000
+"""A log with more records behind its recovery point is flushed at the next tick: reading them takes about 0.1 s."""
+FLUSH_TOGETHER = 32
+LOOKS_A_TURN = 128
+REMOVALS_TOGETHER = 256
+
+
+class Upkeep:
+    """The schedules of one store."""
+
+    def __init__(self, env: Environment, store: Store, config: BrokerConfig) -> None:
+        self._env = env
+        self._store = store
+        self._config = config
+        self._dirty: dict[Log, None] = {}
+        self._queue: dict[Log, None] = {}
+        self._flushing = False
+        self._removals: list[tuple[int, str, bool]] = []
+        self._tick_timer: Timer | None = None
+        self._removal_timer: Timer | None = None
+        self._timers: dict[str, Timer] = {}
+        self._stopped = False
+        self.scrub = Scrub(env, store)
+
+    def start(self) -> None:
+        config = self._config
+        delay = config.log_initial_task_delay_ms / 1000
+        self._every("retention", config.log_retention_check_interval_ms / 1000, delay, self._retain)
+        self._every("expiry", config.producer_id_expiration_check_interval_ms / 1000, delay, self._expire)
+        self._every("scrub", STEP_S, delay, self.scrub.step)
+
+    def stop(self) -> None:
+        """No timer fires any more; what runs off the loop goes on until `idle`."""
+        self._stopped = True
+        for timer in (*self._timers.values(), self._tick_timer, self._removal_timer):
+            if timer is not None:
+                timer.cancel()
+
+    @property
+    def idle(self) -> bool:
+        return not self._flushing and not self.scrub.busy
+
+    def _every(self, name: str, period_s: float, delay_s: float, work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._stopped:
+                self._timers[name] = self._env.loop.call_later(period_s, run)
+                work()
+
+        self._timers[name] = self._env.loop.call_later(delay_s, run)
+
+    # -- flushing
+
+    def wrote(self, log: Log) -> None:
+        """The log was written to for the first time since its last flush."""
+        log.flushed_ms = self._env.clock.now_ms()
+        self._dirty[log] = None
+        if self._tick_timer is None and not self._stopped:
+            self._tick_timer = self._env.loop.call_later(TICK_S, self._tick)
+
+    def forget(self, log: Log) -> None:
+        self._dirty.pop(log, None)
+        self._queue.pop(log, None)
+
+    def _tick(self) -> None:
+        now_ms = self._env.clock.now_ms()
+        interval_ms = self._config.log_flush_offset_checkpoint_interval_ms
+        for log in self._dirty:
+            waited_ms = now_ms - log.flushed_ms
+            if log.log_end - log.recovery_point > FLUSH_RECORDS or waited_ms >= interval_ms:
+                self._queue[log] = None
+            elif log.config.flush_ms < LONG_MAX and waited_ms >= log.config.flush_ms:
+                self._store.commit.request(log)
+        self._flush_next()
+        self._tick_timer = None
+        if self._dirty and not self._stopped:
+            self._tick_timer = self._env.loop.call_later(TICK_S, self._tick)
+
+    def flush_soon(self, log: Log) -> None:
+        """Move the log's recovery point to its end."""
+        if not self._queue and not self._flushing:
+            self._env.loop.call_soon(self._flush_next)
+        self._queue[log] = None
+
+    def _flush_next(self) -> None:
+        if self._flushing or not self._queue or self._stopped:
+            return
+        logs = list(self._queue)[:FLUSH_TOGETHER]
+        for log in logs:
+            del self._queue[log]
+        jobs = self.prepare(logs)
+        if not jobs:
+            return
+        self._flushing = True
+        disk = self._env.disk
+        self._env.loop.run_blocking(lambda: flush.save(disk, jobs)).on_done(lambda done: self._flushed(jobs, done))
+
+    def prepare(self, logs: list[Log], *, closing: bool = False) -> list[FlushJob]:
+        jobs: list[FlushJob] = []
+        for log in logs:
+            self._dirty.pop(log, None)
+            if log.offline is None and log.segments:
+                try:
+                    jobs.append(flush.prepare(log, closing=closing))
+                except (OSError, BadBatch, KafkaError) as error:
+                    log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
+        return jobs
+
+    def _flushed(self, jobs: list[FlushJob], done: Promise[None]) -> None:
+        self._flushing = False
+        self.take_note(jobs, done.error)
+        self._flush_next()
+
+    def take_note(self, jobs: list[FlushJob], error: BaseException | None) -> None:
+        for job in jobs:
+            log = job.log
+            if log.deleted:
+                continue
+            if error is not None:
+                log.go_offline(f"flushing {job.folder} failed: {error}")
+            elif not flush.finish(job):
+                self.wrote(log)
+            else:
+                self._store.recovered_to(log)
+
+    @property
+    def dirty(self) -> list[Log]:
+        return list({**self._dirty, **self._queue})
+
+    # -- retention, expiry
+
+    def _retain(self) -> None:
+        self._in_turns(iter(self._store.logs()), lambda log: _quietly(log.apply_retention, self._env.clock.now_ms()))
+
+    def _expire(self) -> None:
+        self._in_turns(iter(self._store.logs()), lambda log: log.expire_producers(self._env.clock.now_ms()))
+
+    def _in_turns(self, logs: Iterator[Log], work: Callable[[Log], None]) -> None:
+        """A bounded number a turn of the loop."""
+        for _ in range(LOOKS_A_TURN):
+            log = next(logs, None)
+            if log is None or self._stopped:
+                return
+            work(log)
+        self._env.loop.call_soon(self._in_turns, logs, work)
+
+    # -- removing
+
+    def remove(self, path: str, delay_ms: int, *, folder: bool = False) -> None:
+        """Remove the file or folder after a while, off the loop."""
+        due = self._env.clock.now_ms() + delay_ms
+        self._removals.append((due, path, folder))
+        if self._removal_timer is None and not self._stopped:
+            self._removal_timer = self._env.loop.call_later(delay_ms / 1000, self._remove_due)
+
+    def _remove_due(self) -> None:
+        now_ms = self._env.clock.now_ms()
+        due = [removal for removal in self._removals if removal[0] <= now_ms][:REMOVALS_TOGETHER]
+        self._removals = [removal for removal in self._removals if removal not in due]
+        disk = self._env.disk
+        self._removal_timer = None
+        if due:
+
+            def remove_all() -> None:
+                for _, path, folder in due:
+                    if disk.exists(path):
+                        (disk.remove_tree if folder else disk.remove)(path)
+
+            self._env.loop.run_blocking(remove_all).on_done(self._removed)
+        if self._removals and not self._stopped:
+            wait_s = max(0.001, (min(self._removals)[0] - now_ms) / 1000)
+            self._removal_timer = self._env.loop.call_later(wait_s, self._remove_due)
+
+    def _removed(self, done: Promise[None]) -> None:
+        if done.error is not None:
+            self._store.report(f"removing deleted files failed: {done.error}; they are tried again at the next start")
+
+
+def _quietly(work: Callable[[int], int], now_ms: int) -> None:
+    """A log that fails here went offline, and its listener knows."""
+    try:
+        work(now_ms)
+    except KafkaError:
+        return
