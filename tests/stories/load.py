@@ -35,7 +35,8 @@ class Sender:
                 "enable.idempotence": True,
                 "max.in.flight.requests.per.connection": 5,
                 "linger.ms": 1,
-                "batch.num.messages": 10,
+                # Larger batches, and librdkafka 2.16 keeps but one request of an idempotent producer in flight.
+                "batch.num.messages": 1,
                 "message.timeout.ms": 60_000,
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 10,
