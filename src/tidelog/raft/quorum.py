@@ -102,6 +102,7 @@ class Quorum:
         "_durable",
         "_effects",
         "_epoch_start",
+        "_given_up",
         "_granting",
         "_heard",
         "election",
@@ -138,6 +139,7 @@ class Quorum:
         self.replica_ends: dict[ReplicaKey, int] = {}
         self._durable = log_end.offset if durable is None else durable
         self._epoch_start = 0
+        self._given_up = NO_LEADER  # the leader of this epoch that fell silent
         self._granting: set[int] = set()
         self._heard: set[int] = set()
         self._effects: list[Effect] = []
@@ -211,6 +213,7 @@ class Quorum:
             self._effects.append(SetTimer(_TIMERS[self.role]))
             return
         if self.role in (Role.FOLLOWER, Role.RESIGNED):  # it gave up on that leader: it follows nobody now
+            self._given_up = self.election.leader_id
             self._enter(Role.PROSPECTIVE, ElectionState(self.epoch, NO_LEADER, self.election.voted))
         elif self.role is Role.PROSPECTIVE:
             self._effects.append(SetTimer(TimerKind.ELECTION))
@@ -279,11 +282,12 @@ class Quorum:
             self._granting.add(event.voter_id)
             self._count_votes()
             return
-        if event.leader_id not in (NO_LEADER, self.local.id):
+        # A leader that fell silent may still be named by those who haven't noticed; the leader itself is believed.
+        if event.leader_id != self._given_up or event.voter_id == event.leader_id:
             self._on_leader_heard(event.leader_id, event.epoch)
 
     def _on_leader_heard(self, leader_id: int, epoch: int) -> None:
-        if epoch < self.epoch or leader_id == self.local.id:
+        if epoch < self.epoch or leader_id in (NO_LEADER, self.local.id):
             return
         if epoch == self.epoch and self.role is Role.FOLLOWER:
             assert leader_id == self.leader_id, f"epoch {epoch} has two leaders, {leader_id} and {self.leader_id}"
@@ -316,6 +320,8 @@ class Quorum:
             if self._effects and isinstance(self._effects[-1], Remember):
                 self._effects.pop()
             self._effects.append(Remember(election))
+        if newer:
+            self._given_up = NO_LEADER
         self.role, self.election = role, election
         self._effects.append(SetTimer(_TIMERS[role]))
 

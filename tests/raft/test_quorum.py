@@ -1,0 +1,386 @@
+"""The quorum: one voter alone, and several that crash, forget and time out."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.raft.events import (
+    NO_LEADER,
+    AnnounceLeader,
+    AnswerVote,
+    Appended,
+    AskVotes,
+    Commit,
+    CommitHeard,
+    Effect,
+    ElectionState,
+    Event,
+    Follow,
+    Lead,
+    LeaderEnded,
+    LeaderHeard,
+    LogEnd,
+    MadeDurable,
+    Remember,
+    ReplicaFetched,
+    Resigned,
+    SetTimer,
+    Started,
+    StopLeading,
+    TimedOut,
+    TimerKind,
+    VoteAnswered,
+    VoteRequested,
+)
+from tidelog.raft.quorum import NEWER_EPOCH, SAME_EPOCH, Quorum, Role
+from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
+
+ONE = ReplicaKey(1, b"directory-of-one")
+TWO = ReplicaKey(2, b"directory-of-two")
+THREE = ReplicaKey(3, b"directory-of-3rd")
+
+
+def voters(*keys: ReplicaKey) -> VoterSet:
+    return VoterSet(tuple(Voter(key) for key in keys))
+
+
+def quorum(
+    local: ReplicaKey = ONE, *keys: ReplicaKey, election: ElectionState | None = None, log_end: LogEnd | None = None
+) -> Quorum:
+    return Quorum(local, voters(*(keys or (local,))), election or ElectionState(), log_end or LogEnd())
+
+
+def handle(q: Quorum, *events: Event) -> list[Effect]:
+    effects: list[Effect] = []
+    for event in events:
+        effects = q.handle(event)
+        q.check_invariants()
+    return effects
+
+
+def test_single_voter_elects_itself_in_a_new_epoch() -> None:
+    q = quorum(election=ElectionState(4, leader_id=1), log_end=LogEnd(4, 100))
+    assert handle(q, Started()) == [
+        Remember(ElectionState(5, leader_id=1)),
+        SetTimer(TimerKind.CHECK_QUORUM),
+        Lead(5, (1,)),
+    ]
+    assert (q.role, q.epoch, q.leader_id) == (Role.LEADER, 5, 1)
+
+
+def test_single_voter_commits_once_its_epoch_is_durable() -> None:
+    q = quorum(log_end=LogEnd(3, 100))
+    handle(q, Started())
+    assert handle(q, MadeDurable(100)) == []  # only what older epochs left
+    assert handle(q, Appended(LogEnd(4, 101))) == []
+    assert handle(q, MadeDurable(101)) == [Commit(101)]
+    assert handle(q, Appended(LogEnd(4, 105)), MadeDurable(103)) == [Commit(103)]
+
+
+def test_log_of_a_newer_epoch_than_the_file_counts() -> None:
+    q = quorum(election=ElectionState(2, leader_id=1), log_end=LogEnd(6, 10))
+    handle(q, Started())
+    assert q.epoch == 7
+
+
+def test_single_voter_goes_on_leading_when_its_check_interval_ends() -> None:
+    q = quorum()
+    handle(q, Started())
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.CHECK_QUORUM)]
+
+
+def test_candidate_of_three_asks_first_whether_it_would_be_elected() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, log_end=LogEnd(1, 5))
+    assert handle(q, TimedOut()) == [
+        SetTimer(TimerKind.ELECTION),
+        AskVotes(1, LogEnd(1, 5), pre_vote=True, voter_ids=(2, 3)),
+    ]
+    assert handle(q, VoteAnswered(2, 1, granted=True, pre_vote=True)) == [
+        Remember(ElectionState(2, voted=ONE)),
+        SetTimer(TimerKind.ELECTION),
+        AskVotes(2, LogEnd(1, 5), pre_vote=False, voter_ids=(2, 3)),
+    ]
+    assert handle(q, VoteAnswered(3, 2, granted=True)) == [
+        Remember(ElectionState(2, leader_id=1)),
+        SetTimer(TimerKind.CHECK_QUORUM),
+        Lead(2, (1, 3)),
+        AnnounceLeader(2, (2, 3)),
+    ]
+
+
+def test_refused_candidate_waits_for_its_timer() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, TimedOut(), VoteAnswered(2, 0, granted=True, pre_vote=True))
+    assert handle(q, VoteAnswered(2, 1, granted=False), VoteAnswered(3, 1, granted=False)) == []
+    assert q.role is Role.CANDIDATE
+
+
+def test_vote_is_remembered_before_it_is_told() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    assert handle(q, VoteRequested(TWO, 3, LogEnd(0, 0))) == [
+        Remember(ElectionState(3, voted=TWO)),
+        SetTimer(TimerKind.ELECTION),
+        AnswerVote(TWO, 3, granted=True, pre_vote=False, leader_id=NO_LEADER),
+    ]
+    assert handle(q, VoteRequested(THREE, 3, LogEnd(9, 9))) == [
+        AnswerVote(THREE, 3, granted=False, pre_vote=False, leader_id=NO_LEADER)
+    ]
+    assert handle(q, VoteRequested(TWO, 3, LogEnd(0, 0))) == [
+        AnswerVote(TWO, 3, granted=True, pre_vote=False, leader_id=NO_LEADER)
+    ]
+
+
+def test_vote_of_before_the_restart_still_stands() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(3, voted=TWO))
+    assert handle(q, VoteRequested(THREE, 3, LogEnd(9, 9))) == [
+        AnswerVote(THREE, 3, granted=False, pre_vote=False, leader_id=NO_LEADER)
+    ]
+
+
+@pytest.mark.parametrize("candidate_end", [LogEnd(2, 99), LogEnd(3, 49)])
+def test_candidate_with_a_log_behind_gets_no_vote(candidate_end: LogEnd) -> None:
+    q = quorum(ONE, ONE, TWO, THREE, log_end=LogEnd(3, 50))
+    effects = handle(q, VoteRequested(TWO, 4, candidate_end))
+    assert effects[-1] == AnswerVote(TWO, 4, granted=False, pre_vote=False, leader_id=NO_LEADER)
+
+
+def test_pre_vote_changes_nothing() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    assert handle(q, VoteRequested(TWO, 7, LogEnd(0, 0), pre_vote=True)) == [
+        AnswerVote(TWO, 0, granted=True, pre_vote=True, leader_id=NO_LEADER)
+    ]
+    assert q.epoch == 0
+
+
+def test_follower_that_hears_its_leader_refuses_pre_votes() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    assert handle(q, LeaderHeard(2, 4)) == [
+        Remember(ElectionState(4, leader_id=2)),
+        SetTimer(TimerKind.FETCH),
+        Follow(2, 4),
+    ]
+    assert handle(q, VoteRequested(THREE, 4, LogEnd(9, 9), pre_vote=True)) == [
+        AnswerVote(THREE, 4, granted=False, pre_vote=True, leader_id=2)
+    ]
+
+
+def test_leader_of_an_old_epoch_is_not_followed() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(5))
+    assert handle(q, LeaderHeard(2, 4)) == []
+
+
+def test_leader_stops_when_it_hears_of_a_newer_epoch() -> None:
+    q = leader_of_three()
+    assert handle(q, LeaderHeard(3, 9)) == [
+        StopLeading(1),
+        Remember(ElectionState(9, leader_id=3)),
+        SetTimer(TimerKind.FETCH),
+        Follow(3, 9),
+    ]
+
+
+def test_leader_without_its_majority_stops() -> None:
+    q = leader_of_three()
+    handle(q, ReplicaFetched(TWO, 0))
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.CHECK_QUORUM)]
+    assert StopLeading(1) in handle(q, TimedOut())
+    assert q.leader_id == NO_LEADER
+
+
+def test_follower_stands_when_its_leader_steps_down() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 4))
+    effects = handle(q, LeaderEnded(2, 4))
+    assert effects[-1] == AskVotes(4, LogEnd(), pre_vote=True, voter_ids=(2, 3))
+
+
+def test_high_watermark_is_what_a_majority_holds() -> None:
+    q = leader_of_three()
+    handle(q, Appended(LogEnd(1, 10)))
+    assert handle(q, MadeDurable(10)) == []
+    assert handle(q, ReplicaFetched(TWO, 4)) == [Commit(4)]
+    assert handle(q, ReplicaFetched(THREE, 8)) == [Commit(8)]
+    assert handle(q, ReplicaFetched(TWO, 2)) == []  # never falls
+    assert handle(q, ReplicaFetched(THREE, 10)) == [Commit(10)]
+
+
+def test_observer_counts_for_nothing() -> None:
+    q = leader_of_three()
+    handle(q, Appended(LogEnd(1, 10)), MadeDurable(10))
+    assert handle(q, ReplicaFetched(ReplicaKey(9, b"an observer's id"), 10)) == []
+    assert handle(q, ReplicaFetched(ReplicaKey(2, b"a disk of before"), 10)) == []
+
+
+def test_follower_commits_what_it_has() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 1), Appended(LogEnd(1, 5)))
+    assert handle(q, CommitHeard(1, 9)) == [Commit(5)]
+    assert handle(q, CommitHeard(0, 9)) == []
+
+
+def test_resigned_leader_does_not_vote_in_its_epoch() -> None:
+    q = leader_of_three()
+    assert handle(q, Resigned())[0] == StopLeading(1)
+    assert handle(q, VoteRequested(TWO, 1, LogEnd(9, 9))) == [
+        AnswerVote(TWO, 1, granted=False, pre_vote=False, leader_id=NO_LEADER)
+    ]
+
+
+def test_every_role_stands_in_the_tables() -> None:
+    assert set(SAME_EPOCH) == set(NEWER_EPOCH) == set(Role)
+
+
+def leader_of_three() -> Quorum:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, TimedOut(), VoteAnswered(2, 0, granted=True, pre_vote=True), VoteAnswered(2, 1, granted=True))
+    assert q.role is Role.LEADER
+    return q
+
+
+class Net:
+    """Voters that talk over a network that delays and drops, on disks that forget what wasn't made durable.
+
+    After every event: one leader an epoch, and nothing that was committed anywhere ever changes.
+    """
+
+    def __init__(self, seed: int, count: int) -> None:
+        self.random = random.Random(seed)
+        self.keys = [ReplicaKey(id, bytes([id]) * 16) for id in range(1, count + 1)]
+        self.voters = voters(*self.keys)
+        self.nodes: dict[int, Quorum] = {}
+        self.logs: dict[int, list[int]] = {key.id: [] for key in self.keys}  # the epoch of each record
+        self.durable: dict[int, int] = {key.id: 0 for key in self.keys}
+        self.remembered: dict[int, ElectionState] = {key.id: ElectionState() for key in self.keys}
+        self.wire: list[tuple[int, Event]] = []
+        self.leaders: dict[int, int] = {}
+        self.committed: list[int] = []
+        for key in self.keys:
+            self.start(key.id)
+
+    def end(self, id: int) -> LogEnd:
+        log = self.logs[id]
+        return LogEnd(log[-1] if log else 0, len(log))
+
+    def start(self, id: int) -> None:
+        self.nodes[id] = Quorum(
+            self.keys[id - 1], self.voters, self.remembered[id], self.end(id), durable=self.durable[id]
+        )
+
+    def crash(self, id: int) -> None:
+        lost = self.random.randint(self.durable[id], len(self.logs[id]))
+        del self.logs[id][lost:]
+        self.durable[id] = len(self.logs[id])
+        self.wire = [(to, event) for to, event in self.wire if to != id]
+        self.start(id)
+
+    def deliver(self, id: int, event: Event) -> None:
+        node = self.nodes[id]
+        for effect in node.handle(event):
+            self.carry_out(id, effect)
+        node.check_invariants()
+
+    def carry_out(self, id: int, effect: Effect) -> None:
+        key = self.keys[id - 1]
+        match effect:
+            case Remember(election):
+                assert election.epoch >= self.remembered[id].epoch
+                self.remembered[id] = election
+            case AskVotes(epoch, log_end, pre_vote, others):
+                self.wire += [(other, VoteRequested(key, epoch, log_end, pre_vote)) for other in others]
+            case AnswerVote(candidate, epoch, granted, pre_vote, leader_id):
+                self.wire.append((candidate.id, VoteAnswered(id, epoch, granted, pre_vote, leader_id)))
+            case Lead(epoch, granting):
+                assert len(granting) >= self.voters.majority
+                assert self.leaders.setdefault(epoch, id) == id, f"epoch {epoch} has two leaders"
+                assert self.logs[id][: len(self.committed)] == self.committed, "the leader lacks what is committed"
+                self.append(id, epoch)
+            case AnnounceLeader(epoch, others):
+                self.wire += [(other, LeaderHeard(id, epoch)) for other in others]
+            case Commit(offset):
+                seen = self.logs[id][:offset]
+                longest = max(len(seen), len(self.committed))
+                assert seen == self.committed[: len(seen)] or self.committed == seen[: len(self.committed)]
+                if longest > len(self.committed):
+                    self.committed = seen
+            case _:
+                pass
+
+    def append(self, id: int, epoch: int) -> None:
+        self.logs[id].append(epoch)
+        self.deliver(id, Appended(self.end(id)))
+
+    def sync(self, id: int) -> None:
+        self.durable[id] = len(self.logs[id])
+        self.deliver(id, MadeDurable(len(self.logs[id])))
+
+    def fetch(self, id: int) -> None:
+        """A follower fetches: truncates where it diverges, takes what it lacks, flushes, and says so."""
+        node = self.nodes[id]
+        leader = node.leader_id
+        if node.role is not Role.FOLLOWER or self.nodes[leader].epoch != node.epoch:
+            return
+        if self.nodes[leader].role is not Role.LEADER:
+            return
+        theirs, own = self.logs[leader], self.logs[id]
+        same = next(
+            (i for i, (a, b) in enumerate(zip(own, theirs, strict=False)) if a != b), min(len(own), len(theirs))
+        )
+        self.logs[id] = own[:same] + theirs[same : same + self.random.randint(0, 3)]
+        self.durable[id] = min(self.durable[id], same)
+        self.deliver(id, Appended(self.end(id)))
+        self.sync(id)
+        self.deliver(leader, ReplicaFetched(self.keys[id - 1], len(self.logs[id])))
+        self.deliver(id, CommitHeard(node.epoch, self.nodes[leader].high_watermark))
+
+    def steps(self) -> Iterator[None]:
+        while True:
+            draw = self.random.random()
+            id = self.random.randint(1, len(self.keys))
+            if draw < 0.45 and self.wire:
+                to, event = self.wire.pop(self.random.randrange(len(self.wire)))
+                if self.random.random() > 0.1:
+                    self.deliver(to, event)
+            elif draw < 0.48:
+                self.deliver(id, TimedOut())
+            elif draw < 0.75:
+                self.fetch(id)
+            elif draw < 0.85 and self.nodes[id].role is Role.LEADER:
+                self.append(id, self.nodes[id].epoch)
+            elif draw < 0.95:
+                self.sync(id)
+            elif draw < 0.96:
+                self.crash(id)
+            del self.wire[200:]
+            yield
+
+    def heal(self) -> None:
+        """No message is lost any more and nobody crashes: the quorum must come to commit again."""
+        before = len(self.committed)
+        for _ in range(100):
+            while self.wire:
+                self.deliver(*self.wire.pop(0))
+            for id in self.nodes:
+                self.sync(id)
+                self.fetch(id)
+            leading = [id for id, node in self.nodes.items() if node.role is Role.LEADER]
+            for id in leading:
+                if self.nodes[id].epoch == max(self.leaders):
+                    self.append(id, self.nodes[id].epoch)
+            if len(self.committed) > before + 5:
+                return
+            for id, node in list(self.nodes.items()):
+                follows = self.nodes.get(node.leader_id)
+                silent = follows is None or follows.role is not Role.LEADER or follows.epoch != node.epoch
+                if silent and self.random.random() < 0.3:
+                    self.deliver(id, TimedOut())
+        raise AssertionError("the healed quorum commits nothing")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_committed_is_lost_and_no_epoch_has_two_leaders(seed: int, count: int) -> None:
+    net = Net(seed, count)
+    for _, _ in zip(range(1500), net.steps(), strict=False):
+        pass
+    net.heal()
