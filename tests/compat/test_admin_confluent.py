@@ -133,7 +133,7 @@ def test_settings_change_one_by_one(admin: AdminClient, fresh: str) -> None:
 
 def test_settings_are_replaced_all_at_once(admin: AdminClient, fresh: str) -> None:
     wait(admin.create_topics([NewTopic(fresh, 1, 1, config={"segment.ms": "70000"})]))
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="alter_configs"):
         wait(admin.alter_configs([ConfigResource(ResourceType.TOPIC, fresh, set_config={"retention.ms": "62000"})]))
     found = configs(admin, ResourceType.TOPIC, fresh)
     assert found["retention.ms"].value == "62000"
