@@ -68,7 +68,7 @@ class SimNetwork:
 
     def _arrive(self, port: int, near: SimSocket, far: SimSocket) -> None:
         listening = self._listening.get(port)
-        if listening is None or listening.closed or near.closed:
+        if listening is None or listening.closed:
             far.close()
             near.reset()
             return
