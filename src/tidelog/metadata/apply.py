@@ -70,6 +70,7 @@ class ImageBuilder:
         "_fields",
         "_image",
         "_interned",
+        "_new_names",
         "_owned",
         "_partitions",
         "_topics",
@@ -87,6 +88,7 @@ class ImageBuilder:
         self._fields: dict[str, Any] = {}  # plain fields that changed
         self._partitions: dict[bytes, list[PartitionImage | None]] = {}  # of touched topics
         self._topics: dict[bytes, str] = {}  # names of touched topics
+        self._new_names: set[str] = set()
 
     def apply(self, record: Record) -> None:
         handler = _HANDLERS.get(type(record))
@@ -128,11 +130,11 @@ class ImageBuilder:
     # ---- topics and partitions ----
 
     def topic(self, record: TopicRecord) -> None:
-        known = self._current("topics").get(record.name)
-        if known is not None or record.topic_id in self._partitions:
+        if record.name in self._current("topics") or record.name in self._new_names:
             raise ImageError(f"TopicRecord for {record.name}, which exists")
         self._partitions[record.topic_id] = []
         self._topics[record.topic_id] = record.name
+        self._new_names.add(record.name)
 
     def _touch(self, topic_id: bytes, kind: str) -> list[PartitionImage | None]:
         partitions = self._partitions.get(topic_id)
@@ -185,6 +187,7 @@ class ImageBuilder:
     def remove_topic(self, record: RemoveTopicRecord) -> None:
         self._touch(record.topic_id, "RemoveTopicRecord")
         name = self._topics.pop(record.topic_id)
+        self._new_names.discard(name)
         del self._partitions[record.topic_id]
         self._own("topics").pop(name, None)
         self._own("topics_by_id").pop(record.topic_id, None)
