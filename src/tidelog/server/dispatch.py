@@ -101,9 +101,8 @@ class Dispatch:
             api = self._apis[key, version] = self._find(key, version)
         client_id, pos = _read_client_id(buffer, start + 8, end, tagged=api.flexible)
         try:
-            request, stop = api.decode(buffer[:end], pos)
-            if stop != end:
-                raise MalformedError(f"{end - stop} bytes too many")
+            # Bytes left behind the request are let pass, as Kafka does: librdkafka sends three with Metadata v13.
+            request, _ = api.decode(buffer[:end], pos)
         except MalformedError as error:
             raise MalformedError(f"{ApiKey(key).name} v{version} from {client_id!r}: {error}") from error
         context = Context(
