@@ -35,6 +35,7 @@ from tidelog.wire.batch import (
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    read_header,
 )
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -215,8 +216,8 @@ class Log:
         """Append the one batch in [start, end) of a writable buffer, patched in place.
 
         Returns (base offset, next offset, time of the append or -1). A duplicate of one of its producer's last five
-        batches gives the offsets of the original and writes nothing. Raises KafkaError with Kafka's code; a failed write
-        takes the log offline. `internal` marks what the broker itself writes, which may be control records.
+        batches gives the offsets of the original and writes nothing. Raises KafkaError with Kafka's code; a failed
+        write takes the log offline. `internal`: the broker itself writes it, control records perhaps.
         """
         size = end - start
         append_time = -1
@@ -279,7 +280,7 @@ class Log:
             self._enter_epoch(leader_epoch, base)
         if producer_id >= 0:
             if attributes & CONTROL_FLAG:
-                self._replay(segment, buffer[start:end], BatchHeader(*_unpack(buffer, start), 0))
+                self._replay(segment, buffer[start:end], read_header(buffer[start:end]))
             else:
                 self.producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
         if self._follows:
@@ -298,7 +299,7 @@ class Log:
         while pos < end:
             if end - pos < HEADER_BYTES:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: {end - pos} bytes are no record batch")
-            header = BatchHeader(*_unpack(buffer, pos), pos)
+            header = read_header(buffer, pos)
             stop = header.end
             if header.magic != MAGIC or header.size < HEADER_BYTES or stop > end:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: no whole record batch of magic 2")
@@ -589,7 +590,7 @@ class Log:
     # -- searching, deleting, truncating
 
     def find_by_time(self, timestamp: int, end: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record as new as `timestamp`, below `end`; None where none is."""
+        """(timestamp, offset, leader epoch) of the first record as new as `timestamp`, if it is below `end`."""
         with self._guard():
             return search.find_by_time(self, timestamp, end)
 

@@ -12,7 +12,6 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETE_FOLDER: Final = "-delete"
 STRAY_FOLDER: Final = "-stray"
-STRAY_FOLDER = "-stray"
 SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 _NAME_BYTES_MAX = 255

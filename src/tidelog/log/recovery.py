@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, CheckpointError
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.index import OffsetIndex, SealedIndexes, TimeIndex
@@ -17,7 +18,6 @@ from tidelog.log.leftovers import Found, tidy
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from tidelog.log.producer_snapshot import SnapshotError, read_snapshot
 from tidelog.log.producers import Completed, Producers
-from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.scan import BadBatch, HeaderFields, batch_at, batches
 from tidelog.log.segment import NEVER, Segment
 from tidelog.wire.batch import CONTROL_FLAG, HEADER, HEADER_BYTES, BatchHeader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_RECORDS = 200_000
-"""How far back before a snapshot the last five batches of its producers are looked for; the snapshot has one of them."""
+"""How far back before a snapshot its producers' last five batches are looked for; the snapshot has one of them."""
 
 
 def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -> None:
@@ -341,7 +341,7 @@ def _remember_aborted(log: Log, segment: Segment, completed: Completed) -> None:
 
 
 def _restore(log: Log, producers: Producers) -> int:
-    """Take over the newest snapshot that can be read; the offset it stands for, from which batches are to be replayed."""
+    """Take over the newest snapshot that can be read; the offset from which batches are to be replayed."""
     disk = log._store.disk
     while log._snapshots:
         offset = log._snapshots[-1]

@@ -37,7 +37,7 @@ def find_by_time(log: Log, timestamp: int, end: int) -> tuple[int, int, int] | N
 
 
 def max_timestamp(log: Log) -> tuple[int, int, int] | None:
-    """The newest record: in the first segment that has the newest timestamp, the first such batch, the first such record."""
+    """The newest record: the first of the first such batch of the first segment that has the newest timestamp."""
     newest: Segment | None = None
     for number, segment in enumerate(log.segments):
         log.look(segment, number)
@@ -68,7 +68,7 @@ def _record_from(
 
 
 def aborted(log: Log, offset: int, found: Slice) -> list[Aborted]:
-    """Those whose data or marker a reader meets in `found`: from its segment on, until one says that no more can come."""
+    """Those whose data or marker a reader meets in `found`: from its segment on, until no more can come."""
     number = next((n for n, segment in enumerate(log.segments) if segment.stem + LOG == found.file.path), None)
     if number is None:
         return []

@@ -5,7 +5,7 @@ from tidelog.env.network import Socket
 
 
 class Slice:
-    """Bytes [pos, pos + len) of a file. It keeps the file open, so retention can't pull it away from a slow consumer."""
+    """Bytes [pos, pos + len) of a file. It keeps the file open: retention can't pull it away from a slow consumer."""
 
     __slots__ = ("_count", "file", "pos")
 

@@ -7,7 +7,7 @@ is written; at a clean stop it comes back after everything else.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, flush, recovery
@@ -20,8 +20,7 @@ from tidelog.log.names import (
     DELETE_FOLDER,
     DELETED,
     SEGMENT_FILES,
-    STRAY_FOLDER,
-    folder_aside,
+    deleted_folder,
     parse_partition_folder,
     partition_folder,
     stray_folder,
@@ -32,8 +31,6 @@ from tidelog.log.upkeep import Upkeep
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
@@ -46,20 +43,10 @@ IDLE_LOOK_S = 0.005
 _logger = logging.getLogger("tidelog.log")
 
 
-class Topic(Protocol):
-    """What a store wants to know of a topic in the metadata."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def partitions(self) -> Sequence[object]: ...
-
-
 class Store:
     """All logs of a broker. `commit` is the group commit.
 
-    `previous_broker_epoch` stood in the mark of the last clean stop; -1 after any other.
+    `broker_epoch` stood in the mark of the last clean stop; None after any other.
     """
 
     def __init__(self, env: Environment, folders: list[str], config: BrokerConfig) -> None:
@@ -72,7 +59,7 @@ class Store:
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.commit = GroupCommit(env, self.files)
         self.upkeep = Upkeep(env, self, config)
-        self.previous_broker_epoch = -1
+        self.broker_epoch: int | None = None
         self._points = {folder: Points(env, folder, self.report) for folder in folders}
         self._clean: dict[str, bool] = {}
         self._found: dict[Key, str] = {}
@@ -97,7 +84,7 @@ class Store:
             epoch = checkpoints.read_clean_shutdown(self.disk, mark)
             self._clean[root] = epoch is not None and not points.recovery.broken
             if epoch is not None:
-                self.previous_broker_epoch = epoch
+                self.broker_epoch = epoch
                 self.disk.remove(mark)
                 self.disk.sync_folder(root)
             for name in self.disk.list_folder(root):
@@ -171,8 +158,8 @@ class Store:
     def log(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Log:
         """The partition's log: the one that is open, the one on disk, recovered, or a new one.
 
-        Of a new one nothing is on disk before its first write. A folder that belongs to another topic of the same name is
-        put away. What can't be opened is offline, and says why.
+        Of a new one nothing is on disk before its first write. A folder that belongs to another topic of the same name
+        is put away. What can't be opened is offline, and says why.
         """
         key = topic, partition
         known = self._logs.get(key)
@@ -199,7 +186,7 @@ class Store:
 
     def found(self) -> list[Key]:
         """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
-        return [key for key in self._found if partition_folder(*key) != METADATA_FOLDER]
+        return [key for key in self._found if key[0] != METADATA_TOPIC]
 
     def put_aside(self, topic: str, partition: int) -> None:
         """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it."""
@@ -297,37 +284,23 @@ class Store:
             del self._found[key]
             self._put_away(root, key)
 
-    def put_aside_strays(self, topics: Mapping[bytes, Topic]) -> int:
-        """Rename the folders of partitions that the metadata doesn't know to `-stray`, as Kafka does; how many.
-
-        They are kept: if it is the metadata that was lost, they are all that is left.
-        """
-        known = {topic.name: len(topic.partitions) for topic in topics.values()}
-        strays = [key for key in self._found if key[0] != METADATA_TOPIC and key[1] >= known.get(key[0], 0)]
-        for key in strays:
-            self._put_away(self._found.pop(key), key, suffix=STRAY_FOLDER)
-        if strays:
-            self.report(f"{len(strays)} folders of unknown partitions were renamed to *{STRAY_FOLDER}")
-        return len(strays)
-
     def _let_go(self, log: Log) -> None:
         log.deleted = True
         log.listener = None
         log.offline = log.offline or "the topic was deleted"
         self.upkeep.forget(log)
 
-    def _put_away(self, root: str, key: Key, delay_ms: int | None = None, suffix: str = DELETE_FOLDER) -> None:
-        """Rename a partition's folder, so that its name is free, and remove it later if that is what the suffix says."""
-        renamed = f"{root}/{folder_aside(*key, self.random.uuid(), suffix)}"
+    def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> None:
+        """Rename a partition's folder, so that its name is free, and remove it later."""
+        renamed = f"{root}/{deleted_folder(*key, self.random.uuid())}"
         try:
             self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
         except OSError as error:
             self.report(f"putting away {root}/{partition_folder(*key)} failed: {error}")
             return
         self._points[root].drop(key)
-        if suffix == DELETE_FOLDER:
-            delay_ms = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
-            self.upkeep.remove(renamed, delay_ms, folder=True)
+        delay_ms = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
+        self.upkeep.remove(renamed, delay_ms, folder=True)
         self._sync_folder_soon(root)
 
     def _sync_folder_soon(self, root: str) -> None:

@@ -43,12 +43,12 @@ _LEGACY_OVERHEAD = 14  # the least that an entry of any message format has behin
 _ERRORS_SHOWN_MAX = 100
 
 
-class InvalidRecordError(KafkaError):
+class RecordsRefused(KafkaError):
     """INVALID_RECORD or INVALID_TIMESTAMP because of single records, which the answer may name (KIP-467)."""
 
-    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, code: ErrorCode, message: str, refused: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
-        self.record_errors = list(record_errors[:_ERRORS_SHOWN_MAX])  # (place in the batch, what is wrong)
+        self.refused = list(refused[:_ERRORS_SHOWN_MAX])  # (place in the batch, what is wrong)
 
 
 class Admitted(NamedTuple):
@@ -196,10 +196,10 @@ def _walk(
             refused.append((index, "the time of the append is the broker's to set"))
     if dates:
         message = f"{place}: {dates} of {len(found)} records have a timestamp that is not allowed"
-        raise InvalidRecordError(ErrorCode.INVALID_TIMESTAMP, message, refused)
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, message, refused)
     if refused:
         message = f"{place}: {len(refused)} of {len(found)} records were refused; the first: {refused[0][1]}"
-        raise InvalidRecordError(ErrorCode.INVALID_RECORD, message, refused)
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, message, refused)
     return found
 
 
@@ -235,9 +235,9 @@ def _level(config: TopicConfig, codec: int) -> int | None:
     return None if chosen == -1 and codec == 1 else chosen
 
 
-def _refused_dates(header: BatchHeader, why: str) -> InvalidRecordError:
+def _refused_dates(header: BatchHeader, why: str) -> RecordsRefused:
     shown = range(min(header.record_count, _ERRORS_SHOWN_MAX))
-    return InvalidRecordError(ErrorCode.INVALID_TIMESTAMP, why, [(index, why) for index in shown])
+    return RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, [(index, why) for index in shown])
 
 
 def _invalid(place: str, why: str) -> KafkaError:
