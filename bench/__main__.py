@@ -20,11 +20,12 @@ from bench.run import CASES, run_cases
 
 RESULTS = Path(__file__).parent / "results"
 QUICK_SCALE = 0.25
+PLAIN_WIDTH = 120
 
 
 def main() -> int:
     options = _options()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     if options.list:
         for case in CASES:
             console.print(f"{case.name:22} {case.title}", highlight=False)

@@ -71,11 +71,12 @@ def print_tables(console: Console, results: Sequence[CaseResult]) -> None:
     for column in table.columns[2:]:
         column.justify = "right"
     for result in results:
-        medians = result.medians()
+        medians, title = result.medians(), result.case.title
         for metric, words in WORDS.items():
             if any(metric in found for found in medians.values()):
                 cells = [figure(medians.get(name, {}).get(metric)) for name in HEADINGS]
-                table.add_row(result.case.title, words, *cells)
+                table.add_row(title, words, *cells)
+                title = ""
         table.add_section()
     console.print(table)
     _print_targets(console, medians_of(results))

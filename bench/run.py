@@ -15,6 +15,8 @@ from bench.programs import BenchError
 
 CASES = (*throughput.CASES, *latency.CASES, *life.CASES)
 
+FAILURE_CHARACTERS = 1000
+
 Progress = Callable[[str], None]
 
 
@@ -59,7 +61,7 @@ def _run_round(bench: Bench, result: CaseResult, name: str, *, counts: bool) -> 
     try:
         metrics = result.case.run(bench, name)
     except (BenchError, KafkaException, subprocess.TimeoutExpired, TimeoutError, OSError) as error:
-        result.failures[name] = " ".join(str(error).split())[:500]
+        result.failures[name] = str(error).strip()[-FAILURE_CHARACTERS:]
         return
     if counts:
         result.rounds.setdefault(name, []).append(metrics)
