@@ -67,7 +67,7 @@ def test_a_metadata_record_is_written_in_the_newest_version_unless_told() -> Non
         (b"\x00\x02\x00", "frame version 0"),
         (b"\x01\x7f\x00", "type 127"),
         (b"\x01\x02\x09", "TopicRecord has version 9"),
-        (b"\x01\x14\x00\x00!", "NoOpRecord v0 is followed by 1 bytes"),
+        (b"\x01\x14\x00\x00!", "NoOpRecord is followed by 1 bytes"),
     ],
 )
 def test_what_is_no_metadata_record_is_one_clear_error(value: bytes, error: str) -> None:

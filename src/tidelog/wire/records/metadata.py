@@ -3,11 +3,11 @@
 On the log, a record's value is a frame version (1), the record's type and version as varints, and its body.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tidelog.wire.codec import decoder, encoder
-from tidelog.wire.decode import read_varint
-from tidelog.wire.encode import varint
+from tidelog.wire.decode import Decode, read_varint
+from tidelog.wire.encode import Encode
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.records.cluster import (
     AbortTransactionRecord,
@@ -136,20 +136,38 @@ _CLASSES: dict[int, type[Record]] = {
 }
 
 _FRAME_VERSION = 1
+_PREFIX_BYTES = 3  # frame version, type and version are single bytes as long as they are below 128, and all are
+
+_encoders: dict[tuple[type[Record], int | None], tuple[bytes, Encode[Any]]] = {}
+_decoders: dict[bytes, Decode[Record]] = {}
 
 
 def encode_record(record: Record, version: int | None = None) -> bytes:
     """A record's value on the log; in the newest version where none is given."""
     cls = type(record)
-    declared = schema(cls)
-    assert declared.key is not None
-    if version is None:
-        version = declared.versions.last
-    return bytes((_FRAME_VERSION,)) + varint(declared.key) + varint(version) + encoder(cls, version)(record)
+    found = _encoders.get((cls, version))
+    if found is None:
+        declared = schema(cls)
+        assert declared.key is not None
+        chosen = declared.versions.last if version is None else version
+        found = _encoders[cls, version] = bytes((_FRAME_VERSION, declared.key, chosen)), encoder(cls, chosen)
+    prefix, encode = found
+    return prefix + encode(record)
 
 
 def decode_record(value: bytes | memoryview) -> Record:
     """The record that a value on the log holds, in whichever version it was written."""
+    prefix = bytes(value[:_PREFIX_BYTES])
+    decode = _decoders.get(prefix)
+    if decode is None:
+        decode = _decoders[prefix] = _find_decoder(value)
+    record, end = decode(value, _PREFIX_BYTES)
+    if end != len(value):
+        raise MalformedError(f"{type(record).__name__} is followed by {len(value) - end} bytes that belong to nothing")
+    return record
+
+
+def _find_decoder(value: bytes | memoryview) -> Decode[Record]:
     try:
         frame, pos = read_varint(value, 0)
         key, pos = read_varint(value, pos)
@@ -161,11 +179,6 @@ def decode_record(value: bytes | memoryview) -> Record:
     cls = _CLASSES.get(key)
     if cls is None:
         raise MalformedError(f"a metadata record has type {key}, which this version of Tidelog doesn't know")
-    if version not in schema(cls).versions:
+    if version not in schema(cls).versions or pos != _PREFIX_BYTES:
         raise MalformedError(f"{cls.__name__} has version {version}, which this version of Tidelog doesn't know")
-    record, end = decoder(cls, version)(value, pos)
-    if end != len(value):
-        raise MalformedError(
-            f"{cls.__name__} v{version} is followed by {len(value) - end} bytes that belong to nothing"
-        )
-    return record
+    return decoder(cls, version)
