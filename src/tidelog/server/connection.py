@@ -8,6 +8,7 @@ request that may take long is under way, and while too many produce requests wai
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,8 +34,7 @@ class Host(Protocol):
     buffers: Buffers
     frame_bytes_max: int
     requests_max: int
-
-    def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late: ...
+    dispatch: Callable[[Connection, memoryview, int, int], Answer | Late]
 
     def wait_for_buffers(self, connection: Connection) -> None: ...
 

@@ -80,7 +80,7 @@ class Dispatch:
         self._produce = ProducePath(services).handle_frame
         self._fetch = FetchPath(services).handle_frame
 
-    def __call__(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
+    def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
             raise MalformedError(f"a frame of {end - start} bytes is too short for a request header")
         key, version, correlation_id = _read_start(buffer, start)
@@ -89,9 +89,9 @@ class Dispatch:
             answer = fast(buffer, start, end, version, correlation_id)
             if answer is not NotImplemented:
                 return answer
-        return self._handle(connection, buffer, start, end, key, version, correlation_id)
+        return self._general(connection, buffer, start, end, key, version, correlation_id)
 
-    def _handle(
+    def _general(
         self, connection: Connection, buffer: memoryview, start: int, end: int, key: int, version: int, correlation: int
     ) -> Answer | Late:
         api = self._apis.get((key, version))

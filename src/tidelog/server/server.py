@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.env import Environment
     from tidelog.env.network import Listener, Socket
-    from tidelog.server.answers import Answer, Late
     from tidelog.server.dispatch import Dispatch
 
 log = logging.getLogger("tidelog.server")
@@ -38,7 +37,7 @@ class Server:
         self.buffers = Buffers(config.queued_max_request_bytes)
         self.frame_bytes_max = config.socket_request_max_bytes
         self.requests_max = config.queued_max_requests
-        self._dispatch = dispatch
+        self.dispatch = dispatch.handle
         self._connections: dict[int, Connection] = {}
         self._per_address: Counter[str] = Counter()
         self._next_id = 0
@@ -146,9 +145,6 @@ class Server:
         self._per_address[peer] += 1
 
     # -- what connections ask of their host
-
-    def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
-        return self._dispatch(connection, buffer, start, end)
 
     def wait_for_buffers(self, connection: Connection) -> None:
         self._waiting_for_buffers.append(connection)
