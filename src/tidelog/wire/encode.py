@@ -128,6 +128,10 @@ class _Compiler:
             return f"{value} is None or {value}" if self.version in field.nullable else value
         if field.default is None:
             return f"{value} is not None"
+        if isinstance(field.kind, Structure) and field.factory is field.kind.cls:
+            parts = [f"{value} is None"] if self.version in field.nullable else []
+            parts += [self.differs(inner, f"{value}.{inner.name}") for inner in schema(field.kind.cls).fields]
+            return " or ".join(parts) or "False"
         return f"{value} != {self.source.constant('default', field.make_default())}"
 
     def refuse(self, field: Field, value: str, where: str) -> None:
