@@ -1,6 +1,6 @@
 """ElectLeaders (key 43): make the preferred replica the leader, or, uncleanly, any that is there.
 
-No topics (null) means every partition, and then those that need no election aren't told. v1 knows unclean elections
+Null means every partition, and then those that need no election aren't told. v1 knows unclean elections
 (type 1) and an error for the request as a whole, v2 is flexible.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.env.promise import Promise
 
 
-def handle(context: Context, request: ElectLeadersRequest) -> Promise[ElectLeadersResponse]:
+def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse | Promise[ElectLeadersResponse]:
     def failed(error: KafkaError) -> ElectLeadersResponse:
         return ElectLeadersResponse(
             error_code=error.code if context.version >= 1 else 0,
@@ -39,6 +39,8 @@ def handle(context: Context, request: ElectLeadersRequest) -> Promise[ElectLeade
             ],
         )
 
+    if request.topic_partitions == []:
+        return ElectLeadersResponse()
     return decide(
         context.services,
         lambda image, now_ms: elect_leaders(image, request, defaults_of(context.services.config)),

@@ -46,7 +46,7 @@ FIRST_WITH_IDS = 12
 def handle(context: Context, request: MetadataRequest) -> MetadataResponse | Promise[MetadataResponse]:
     wrong = _wrong_topics(context, request)
     if wrong:
-        return _answer(context, request, wrong)
+        return MetadataResponse(topics=wrong)
     names = _names(context, request)
     missing = _missing(context, request, names)
     if not missing:
