@@ -30,7 +30,6 @@ SCALARS = {
     "uuid": "uuid",
 }
 FOREVER = 32767
-LINE_LENGTH = 120
 
 Json = dict[str, Any]
 
@@ -250,21 +249,25 @@ CODEC_NAMES = [
 ]
 
 
+def find_schemas(schemas: dict[str, Json], name: str) -> list[Json]:
+    """The schema of that name, or an API's request and response; a response has the versions of its request."""
+    found = [schemas[full] for full in (name, f"{name}Request", f"{name}Response") if full in schemas]
+    unstable = bool(found) and found[0].get("latestVersionUnstable", False)
+    return [{**schema, "latestVersionUnstable": unstable} for schema in found]
+
+
 def main(arguments: list[str]) -> int:
     if len(arguments) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    schemas = read_schemas(Path(arguments[0]))
+    source, *names = arguments
+    schemas = read_schemas(Path(source))
     wanted: list[Json] = []
-    for name in arguments[1:]:
-        found = [schemas[full] for full in (name, f"{name}Request", f"{name}Response") if full in schemas]
+    for name in names:
+        found = find_schemas(schemas, name)
         if not found:
-            print(
-                f"{arguments[0]} has no schema {name}; give an API such as Produce, or a schema's name", file=sys.stderr
-            )
+            print(f"{source} has no schema {name}; give an API such as Produce, or a schema's name", file=sys.stderr)
             return 1
-        for schema in found[1:]:
-            schema.setdefault("latestVersionUnstable", found[0].get("latestVersionUnstable", False))
         wanted += found
     print(declare_module(wanted), end="")
     return 0

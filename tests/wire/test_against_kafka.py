@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from tools.declare import Json, Versions, read_schemas, valid_versions
+from tools.declare import Json, Versions, declare_module, find_schemas, read_schemas, valid_versions
 
 from tests.kafka.jars import KAFKA_VERSION, kafka_jars
 from tests.wire.values import declared_messages, each_version, values
@@ -69,6 +69,15 @@ def test_a_declaration_says_what_kafkas_schema_says(cls: type, schemas: dict[str
     for version in range(valid.first, valid.last + 1):
         assert (version in ours.flexible) == _has(theirs["flexibleVersions"], version)
         assert _our_fields(cls, version) == _their_fields(theirs.get("fields", []), common, version, valid)
+
+
+def test_the_tool_prints_what_is_declared(schemas: dict[str, Json]) -> None:
+    for cls in declared_messages():
+        name = re.sub("(Request|Response)$", "", cls.__name__)
+        printed: dict[str, Any] = {}
+        exec(declare_module(find_schemas(schemas, name)), printed)
+        for version in range(schema(cls).versions.first, schema(cls).versions.last + 1):
+            assert _our_fields(printed[cls.__name__], version) == _our_fields(cls, version)
 
 
 def _has(versions: str, version: int) -> bool:

@@ -1,11 +1,16 @@
 """Uuids, error codes, API keys."""
 
+import importlib
+import pkgutil
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tidelog.wire.messages
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import RANGES, ApiKey
+from tidelog.wire.schema import schema
 from tidelog.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID, uuid_bytes, uuid_text
 
 
@@ -43,3 +48,14 @@ def test_an_error_shows_its_code_and_message() -> None:
 def test_every_api_has_a_range() -> None:
     assert set(RANGES) == {int(key) for key in ApiKey}
     assert all(range_.min <= range_.max for range_ in RANGES.values())
+
+
+def test_a_message_is_found_by_the_name_of_its_api() -> None:
+    for info in pkgutil.iter_modules(tidelog.wire.messages.__path__):
+        key = ApiKey[info.name.upper()]
+        name = "".join(word.capitalize() for word in info.name.split("_"))
+        module = importlib.import_module(f"tidelog.wire.messages.{info.name}")
+        for cls in (getattr(module, f"{name}Request"), getattr(module, f"{name}Response")):
+            assert schema(cls).key == key
+            assert schema(cls).versions == RANGES[key][:2]
+            assert schema(cls).flexible.first == RANGES[key].flexible_from
