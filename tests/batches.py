@@ -73,10 +73,17 @@ def compressed(codec: int, data: bytes) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(data))
         return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
     if codec == LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        return _lz4_frame(data)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data))
     return data
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    """A frame as Java reads it: independent blocks, here stored as they are; 0x82 is the checksum of its two flags."""
+    blocks = [data[pos : pos + 65536] for pos in range(0, len(data), 65536)]
+    stored = b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in blocks)
+    return struct.pack("<I", 0x184D2204) + b"\x60\x40\x82" + stored + bytes(4)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,10 @@ import pytest
 
 from tests.kafka.apache import ApacheKafka
 from tests.kafka.same_answers.compare import differences, play
-from tests.kafka.same_answers.scripts import SCRIPTS
+from tests.kafka.same_answers.scripts import SCRIPTS, WALKING
 from tests.kafka.same_answers.side import Side
+
+ALL = SCRIPTS | WALKING
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +20,10 @@ def second_kafka(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", ALL)
 def test_two_kafkas_give_the_same_answers(apache_kafka: ApacheKafka, second_kafka: ApacheKafka, name: str) -> None:
     first, second = Side("first", apache_kafka.bootstrap), Side("second", second_kafka.bootstrap)
-    ours, theirs = play(SCRIPTS[name], first, 1), play(SCRIPTS[name], second, 1)
+    ours, theirs = play(ALL[name], first, 1), play(ALL[name], second, 1)
     assert ours, "a script that asks nothing shows nothing"
     found = differences(ours, theirs, allowed=())
     assert not found, "\n".join(map(str, found[:20]))

@@ -2,14 +2,34 @@
 
 from collections.abc import Callable
 from random import Random
+from types import ModuleType
 
-from tests.kafka.same_answers.scripts import admin, configs, fetch, frames, inspect, mixed, offsets, produce, sequences
+from tests.kafka.same_answers.scripts import (
+    admin,
+    configs,
+    fetch,
+    frames,
+    inspect,
+    mixed,
+    offsets,
+    produce,
+    records,
+    sequences,
+)
 from tests.kafka.same_answers.side import Side
 
 Script = Callable[[Side, Random], None]
 
-SCRIPTS: dict[str, Script] = {
-    f"{module.__name__.rpartition('.')[2]}: {script.__name__.replace('_', ' ')}": script
-    for module in (produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
-    for script in module.SCRIPTS
-}
+
+def named(*modules: ModuleType) -> dict[str, Script]:
+    """The scripts of these areas, each under a name that reads well."""
+    return {
+        f"{module.__name__.rpartition('.')[2]}: {script.__name__.replace('_', ' ')}": script
+        for module in modules
+        for script in module.SCRIPTS
+    }
+
+
+SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
+WALKING = named(records)
+"""Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""

@@ -66,7 +66,7 @@ class Mix:
 
     def send_wrong(self) -> None:
         topic, partition = self.where()
-        what, data = self.rng.choice(list(wrong_batches(self.rng).items()))
+        what, data = self.rng.choice(list(wrong_batches().items()))
         version = self.version(ApiKey.PRODUCE)
         self.side.produce(topic, data, version=version, partition=partition, note=f"{topic} {what}")
 

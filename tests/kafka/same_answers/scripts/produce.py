@@ -1,12 +1,12 @@
 """Produce: every version, every codec, and batches that are wrong in every way we could think of."""
 
 from random import Random
+from typing import Any
 
 from tests.batches import (
     CONTROL,
     DELETE_HORIZON,
     GZIP,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
     LZ4,
     NONE,
@@ -16,7 +16,6 @@ from tests.batches import (
     ZSTD,
     Batch,
     Sent,
-    varint,
 )
 from tests.kafka.same_answers.side import Side, versions
 from tidelog.wire.keys import ApiKey
@@ -24,6 +23,7 @@ from tidelog.wire.keys import ApiKey
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
+THREE = (Sent(b"one"), Sent(b"two"), Sent(b"three"))
 
 
 def some_records(rng: Random, count: int | None = None) -> list[Sent]:
@@ -74,15 +74,14 @@ def unknown_topics_and_ids(side: Side, rng: Random) -> None:
     )
 
 
-def wrong_batches(rng: Random) -> dict[str, bytes]:
-    """A batch wrong in one way each; its CRC is right where that isn't what is wrong."""
-    right = Batch([Sent(b"one"), Sent(b"two"), Sent(b"three")])
-    whole = right.encode()
-    body = whole[HEADER_BYTES:]
+def but(**changes: Any) -> bytes:
+    """Three records in a batch that is right but for these changes."""
+    return Batch(THREE, **changes).encode()
 
-    def but(**changes: object) -> bytes:
-        return Batch(right.records, **changes).encode()  # type: ignore[arg-type]
 
+def wrong_batches() -> dict[str, bytes]:
+    """A batch wrong in one way each that its header shows; its CRC is right where that isn't what is wrong."""
+    whole = but()
     return {
         "no bytes": b"",
         "crc": but(crc=1),
@@ -91,7 +90,6 @@ def wrong_batches(rng: Random) -> dict[str, bytes]:
         "magic 3": but(magic=3),
         "magic -1": but(magic=-1),
         "count too small": but(count=2),
-        "count too large": but(count=4, last_offset_delta=3),
         "count and delta apart": but(last_offset_delta=7),
         "delta too small": but(last_offset_delta=1),
         "negative delta": but(last_offset_delta=-1),
@@ -106,19 +104,8 @@ def wrong_batches(rng: Random) -> dict[str, bytes]:
         "cut in its header": whole[:40],
         "two batches": whole + whole,
         "rest behind it": whole + b"\0\0\0",
-        "bytes behind the records": but(body=body + b"\1\2"),
-        "a record cut short": but(body=body[:-2]),
-        "record length too long": but(body=varint(100) + body[1:]),
-        "record length negative": but(body=varint(-3) + body[1:]),
-        "no body": but(body=b""),
-        "garbage body": but(body=rng.randbytes(40)),
-        "garbage as gzip": but(codec=GZIP, body=rng.randbytes(40)),
-        "garbage as snappy": but(codec=SNAPPY, body=rng.randbytes(40)),
-        "garbage as lz4": but(codec=LZ4, body=rng.randbytes(40)),
-        "garbage as zstd": but(codec=ZSTD, body=rng.randbytes(40)),
         "offset deltas": Batch([Sent(offset_delta=0), Sent(offset_delta=5)]).encode(),
         "offset deltas backwards": Batch([Sent(offset_delta=1), Sent(offset_delta=0)]).encode(),
-        "offset deltas in gzip": Batch([Sent(offset_delta=0), Sent(offset_delta=5)], codec=GZIP).encode(),
         "codec 5": but(attributes=5),
         "codec 7": but(attributes=7),
         "transactional": but(attributes=TRANSACTIONAL),
@@ -134,7 +121,7 @@ def wrong_batches(rng: Random) -> dict[str, bytes]:
 
 def a_batch_that_is_wrong(side: Side, rng: Random) -> None:
     topic = side.create(f"wrong-{rng.getrandbits(32):08x}")
-    for what, data in wrong_batches(rng).items():
+    for what, data in wrong_batches().items():
         for version in (3, 7, 8, 12, 13):
             side.produce(topic, data, version=version, note=what)
     side.look(topic)
@@ -155,9 +142,6 @@ def timestamps(side: Side, rng: Random) -> None:
         "in half an hour": Batch([Sent()], base_timestamp=NOW_MS + HOUR_MS // 2),
         "in two hours": Batch([Sent()], base_timestamp=NOW_MS + 2 * HOUR_MS),
         "in a year": Batch([Sent(), Sent(timestamp_delta=YEAR_MS)]),
-        "max in a year, records now": Batch([Sent()], max_timestamp=NOW_MS + YEAR_MS),
-        "max long ago, records now": Batch([Sent()], max_timestamp=NOW_MS - YEAR_MS),
-        "max -1, records now": Batch([Sent()], max_timestamp=-1),
         "out of order": Batch([Sent(timestamp_delta=50), Sent(timestamp_delta=10), Sent(timestamp_delta=30)]),
     }
     for topic in (plain, stamped, strict):
