@@ -25,8 +25,8 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of the process and its children; pages that they share count once (the proportional set)."""
-    return sum(_rollup(each).get("Pss", 0) for each in (pid, *descendants(pid)))
+    """Resident memory of the process and its children. Pages that they share count for each of them."""
+    return sum(_rollup(each).get("Rss", 0) for each in (pid, *descendants(pid)))
 
 
 def open_files(pid: int) -> int:
