@@ -1,7 +1,8 @@
 """Write docs/settings.md from the declarations: `python -m tidelog.config > docs/settings.md`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from tidelog.config import effect
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.setting import Setting
 from tidelog.config.topic import BROKER_SYNONYMS, TopicConfig
@@ -23,10 +24,10 @@ def page() -> str:
         INTRODUCTION
         + "## The broker's settings\n\n"
         + 'Those marked * can also be changed while the broker runs, by AlterConfigs on the broker (`""`: on all).\n\n'
-        + _table(BrokerConfig.SETTINGS.values(), _broker_name)
+        + _table(BrokerConfig.SETTINGS.values(), _broker_name, effect.BROKER)
         + "\n## A topic's settings\n\n"
         + "Set when the topic is created or by AlterConfigs; unset, the broker's setting in brackets counts.\n\n"
-        + _table(TopicConfig.SETTINGS.values(), _topic_name)
+        + _table(TopicConfig.SETTINGS.values(), _topic_name, effect.TOPIC)
     )
 
 
@@ -39,12 +40,14 @@ def _topic_name(setting: Setting) -> str:
     return f"`{setting.name}`" + (f" (`{synonym}`)" if synonym else "")
 
 
-def _table(settings: Iterable[Setting], name: Callable[[Setting], str]) -> str:
+def _table(settings: Iterable[Setting], name: Callable[[Setting], str], without_effect: Mapping[str, str]) -> str:
     lines = ["| setting | type | default | allowed | meaning |", "|---|---|---|---|---|"]
     for setting in sorted(settings, key=lambda setting: setting.name):
         default = setting.text(setting.default)
         shown = "" if default is None else f"`{default}`" if default else "(empty)"
-        lines.append(f"| {name(setting)} | {setting.type.name.lower()} | {shown} | {setting.allowed} | {setting.doc} |")
+        reason = without_effect.get(setting.name)
+        meaning = setting.doc if reason is None else f"{setting.doc} ({reason[0].upper()}{reason[1:]}.)"
+        lines.append(f"| {name(setting)} | {setting.type.name.lower()} | {shown} | {setting.allowed} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -92,8 +92,8 @@ class TopicConfig(Settings):
         "Replicas that the leader serves throttled, as `partition:broker` or `*`.",
         check=lambda parts: _throttled("leader.replication.throttled.replicas", parts),
     )
-    local_retention_bytes = long(-2, "Kept for Kafka's tools: Tidelog has no tiered storage.", at_least=-2)
-    local_retention_ms = long(-2, "Kept for Kafka's tools: Tidelog has no tiered storage.", at_least=-2)
+    local_retention_bytes = long(-2, "Of Kafka's tiered storage.", at_least=-2)
+    local_retention_ms = long(-2, "Of Kafka's tiered storage.", at_least=-2)
     max_compaction_lag_ms = long(LONG_MAX, "A record becomes due for compaction at this age at the latest.", at_least=1)
     max_message_bytes = integer(
         MESSAGE_BYTES_MAX,
@@ -119,9 +119,9 @@ class TopicConfig(Settings):
         1, "How many replicas must be in sync for a write with acks=all to be taken.", at_least=1
     )
     preallocate = boolean(False, "Reserve a segment's whole size on disk when it is made.")
-    remote_log_copy_disable = boolean(False, "Kept for Kafka's tools: Tidelog has no tiered storage.")
-    remote_log_delete_on_disable = boolean(False, "Kept for Kafka's tools: Tidelog has no tiered storage.")
-    remote_storage_enable = boolean(False, "Kept for Kafka's tools: Tidelog has no tiered storage and refuses `true`.")
+    remote_log_copy_disable = boolean(False, "Of Kafka's tiered storage.")
+    remote_log_delete_on_disable = boolean(False, "Of Kafka's tiered storage.")
+    remote_storage_enable = boolean(False, "Of Kafka's tiered storage, which Tidelog doesn't have: `true` is refused.")
     retention_bytes = long(
         -1, "The size at which a partition's oldest segments are deleted; -1 is no limit (but see `tidelog.storage`)."
     )

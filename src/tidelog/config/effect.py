@@ -1,0 +1,50 @@
+"""Settings that are taken and told but change nothing, and why: said in the docs, kept honest by a test."""
+
+from collections.abc import Mapping
+
+_BROKERS = "no effect until a cluster has more than one broker"
+_COMPACTION = "no effect until topics are compacted"
+_TIERED = "no effect: Tidelog has no tiered storage"
+_THREADS = "no effect: Tidelog works on one loop"
+
+BROKER: Mapping[str, str] = {
+    "background.threads": _THREADS,
+    "broker.heartbeat.interval.ms": _BROKERS,
+    "broker.session.timeout.ms": _BROKERS,
+    "controller.quorum.append.linger.ms": "no effect: records are written at once and synced together",
+    "controller.quorum.election.backoff.max.ms": _BROKERS,
+    "controller.quorum.request.timeout.ms": _BROKERS,
+    "inter.broker.listener.name": _BROKERS,
+    "log.flush.start.offset.checkpoint.interval.ms": "no effect: a log's start is written down as it moves",
+    "metadata.log.segment.bytes": "no effect: the metadata log rolls with each snapshot",
+    "metadata.log.segment.ms": "no effect: the metadata log rolls with each snapshot",
+    "metadata.max.idle.interval.ms": _BROKERS,
+    "num.recovery.threads.per.data.dir": _THREADS,
+    "offsets.topic.compression.codec": "no effect until there are consumer groups",
+    "process.roles": "no effect until a cluster has more than one broker: both roles are here",
+    "replica.fetch.backoff.ms": _BROKERS,
+    "replica.fetch.max.bytes": _BROKERS,
+    "replica.fetch.min.bytes": _BROKERS,
+    "replica.fetch.response.max.bytes": _BROKERS,
+    "replica.fetch.wait.max.ms": _BROKERS,
+    "replica.high.watermark.checkpoint.interval.ms": "no effect: it is written down with the recovery points",
+    "replica.lag.time.max.ms": _BROKERS,
+    "replica.socket.timeout.ms": _BROKERS,
+    "socket.listen.backlog.size": "no effect yet",
+    "socket.receive.buffer.bytes": "no effect: the system's default counts",
+    "socket.send.buffer.bytes": "no effect: the system's default counts",
+    "max.connections.per.ip.overrides": "no effect yet",
+    "tidelog.host": _BROKERS,
+}
+
+TOPIC: Mapping[str, str] = {
+    "delete.retention.ms": _COMPACTION,
+    "follower.replication.throttled.replicas": _BROKERS,
+    "leader.replication.throttled.replicas": _BROKERS,
+    "local.retention.bytes": _TIERED,
+    "local.retention.ms": _TIERED,
+    "min.cleanable.dirty.ratio": _COMPACTION,
+    "preallocate": "no effect: segments grow as they are written",
+    "remote.log.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+}
