@@ -4,7 +4,7 @@ A broker's epoch is the offset at which its registration was decided: it rises w
 old self are told apart. A broker is registered fenced; it leads nothing until it is unfenced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,22 +75,25 @@ def register(
     return records, epoch
 
 
-def _went_down(image: ClusterImage, broker_id: int, *, clean: bool, defaults: Defaults) -> Sequence[Any]:
+def _went_down(image: ClusterImage, broker_id: int, *, clean: bool, defaults: Defaults) -> list[Any]:
     """The broker's former self is gone. Where it may have lost data, it is no longer eligible for anything."""
-    if elr_enabled(image) and not clean:
-        return list(
-            change_leaders(
-                image,
-                defaults,
-                lambda partition: broker_id in partition.isr or broker_id in partition.elr,
-                acceptable=active_in(image),
-                unclean=broker_id,
-            )
+    if clean:
+        return leave_isr(image, broker_id, defaults)
+    eligible = elr_enabled(image)
+    return list(
+        change_leaders(
+            image,
+            defaults,
+            lambda partition: broker_id in partition.isr or (eligible and broker_id in partition.elr),
+            acceptable=active_in(image),
+            leaving=NO_LEADER if eligible else broker_id,
+            unclean=broker_id if eligible else NO_LEADER,
+            reopening=broker_id,
         )
-    return leave_isr(image, broker_id, defaults)
+    )
 
 
-def leave_isr(image: ClusterImage, broker_id: int, defaults: Defaults) -> Sequence[Any]:
+def leave_isr(image: ClusterImage, broker_id: int, defaults: Defaults) -> list[Any]:
     return list(
         change_leaders(
             image,
@@ -154,7 +157,7 @@ def fence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -
     broker = check_epoch(image, broker_id, epoch)
     if broker.fenced:
         return [], None
-    records: list[Any] = list(leave_isr(image, broker_id, defaults))
+    records: list[Any] = leave_isr(image, broker_id, defaults)
     records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1))
     return records, None
 
@@ -175,7 +178,7 @@ def unregister(image: ClusterImage, broker_id: int, defaults: Defaults) -> tuple
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} isn't registered")
-    records: list[Any] = list(leave_isr(image, broker_id, defaults))
+    records: list[Any] = leave_isr(image, broker_id, defaults)
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return records, None
 
@@ -185,7 +188,7 @@ def register_controller(
     controller_id: int,
     incarnation_id: bytes,
     endpoints: Sequence[EndpointImage],
-    features: dict[str, tuple[int, int]],
+    features: Mapping[str, tuple[int, int]],
 ) -> tuple[list[Any], None]:
     """A controller names its endpoints and the features it supports."""
     if image.metadata_version < MV_3_7_IV0:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from tidelog.controller.activation import activation_records
+from tidelog.controller.brokers import register_controller
 from tidelog.controller.leaders import Defaults
 from tidelog.env import Environment
 from tidelog.env.promise import Promise
 from tidelog.machine.machine import Machine, Position
 from tidelog.metadata.apply import ImageBuilder, ImageError, fold
 from tidelog.metadata.follow import Follower
-from tidelog.metadata.image import EMPTY_IMAGE, ClusterImage
+from tidelog.metadata.image import EMPTY_IMAGE, ClusterImage, EndpointImage
 from tidelog.metadata.records import image_records
 from tidelog.metadata.versions import MV_3_6_IV1, SUPPORTED, record_version
 from tidelog.raft.driver import RaftDriver, ReplayBatch, SnapshotSource
@@ -46,6 +47,7 @@ class Controller:
         self.defaults = defaults
         self._follower = follower
         self._bootstrap = bootstrap
+        self._incarnation_id = env.random.uuid()
         self._ready: Promise[None] = Promise()
         self.machine: Machine[ClusterImage, Record] = Machine(
             EMPTY_IMAGE,
@@ -100,8 +102,14 @@ class Controller:
 
     def lead(self, epoch: int) -> None:
         self.machine.lead(epoch)
-        opened = self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
-        opened.on_done(self._opened)
+        self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
+        self.submit(self._register).on_done(self._opened)
+
+    def _register(self, image: ClusterImage, now_ms: int) -> tuple[list[Record], None]:
+        """This incarnation of the controller names its endpoints and features."""
+        local = self.raft.local
+        endpoints = [EndpointImage(e.name, e.host, e.port) for e in local.endpoints]
+        return register_controller(image, local.key.id, self._incarnation_id, endpoints, SUPPORTED)
 
     def _opened(self, promise: Promise[None]) -> None:
         if self._ready.done:

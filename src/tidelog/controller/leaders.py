@@ -5,6 +5,10 @@ min.insync.replicas, the high watermark stands still, so those that left it sinc
 they stay eligible (ELR) unless they went down without being able to keep what they had (an unclean shutdown). Only an
 unclean election, which the topic must allow, or which falls back on the last leader known when nobody eligible is left,
 takes another; then the leader's recovery state says so.
+
+A partition with a single replica has nobody to hand over to: it keeps its leader while that one is away, where Kafka
+would write that it has none. So a restart of the broker costs no record a partition; after an unclean one there is one,
+which opens a new leader epoch, since the end of the log may not be what it was.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +53,8 @@ class Rules:
     """A broker that leaves the ISR."""
     unclean: int = NO_LEADER
     """A broker that went down uncleanly: it leaves the ISR and the ELR."""
+    reopening: int = NO_LEADER
+    """A broker whose logs may not end where they did: what it alone has goes on in a new leader epoch."""
 
 
 def effective_config(image: ClusterImage, topic: str, name: str, default: str) -> str:
@@ -79,6 +85,7 @@ def change_leaders(
     acceptable: Callable[[int], bool],
     leaving: int = NO_LEADER,
     unclean: int = NO_LEADER,
+    reopening: int = NO_LEADER,
 ) -> Iterator[PartitionChangeRecord]:
     """Changes of leader and ISR for every partition that is concerned; those that stay as they are give no record."""
     for topic in image.topics.values():
@@ -92,7 +99,7 @@ def change_leaders(
                 if rules is None:
                     election = Election.UNCLEAN if unclean_allowed(image, topic.name, defaults) else Election.ONLINE
                     min_isr = effective_min_isr(image, topic, defaults)
-                    rules = Rules(min_isr, elr_enabled(image), election, acceptable, leaving, unclean)
+                    rules = Rules(min_isr, elr_enabled(image), election, acceptable, leaving, unclean, reopening)
                 known[partition] = changed_fields(partition, rules)
             fields = known[partition]
             if fields is not None:
@@ -102,6 +109,8 @@ def change_leaders(
 def changed_fields(partition: PartitionImage, rules: Rules) -> Mapping[str, Any] | None:
     """What a PartitionChangeRecord has to say under these rules; None where nothing changes."""
     gone = (rules.leaving, rules.unclean)
+    if partition.replicas == (partition.leader,) and partition.leader in gone:
+        return {"leader": partition.leader} if partition.leader == rules.reopening else None
     isr = [replica for replica in partition.isr if replica not in gone]
     elr = _eligible(partition, isr, rules)
     leader, unclean = _elect(partition, isr, elr, rules)
