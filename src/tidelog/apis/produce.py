@@ -84,14 +84,14 @@ class ProducePath:
                 target = self._find(key, name_bytes)
                 if target is None:
                     return NotImplemented
-            size = buffer[after]
+            size: int = buffer[after]
             after += 1
             if size > 127:
                 size, after = _rest_of_uvarint(buffer, size, after)
         except (StructError, IndexError):
             return NotImplemented
         stop = after + size - 1
-        if stop + 3 != end or buffer[stop:end] != b"\0\0\0":
+        if stop + 3 != end or buffer[stop] or buffer[stop + 1] or buffer[stop + 2]:
             return NotImplemented
         partition, index, name, pack, frame_bytes = target
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.server.answers import Answer, Late, Slot
 from tidelog.server.outbox import Outbox
 from tidelog.wire.errors import MalformedError
+from tidelog.wire.frame import check_size
 
 if TYPE_CHECKING:
     from tidelog.env import Loop
@@ -173,17 +174,14 @@ class Connection:
 
     def _take(self, buffer: memoryview, start: int, end: int) -> None:
         """Dispatch every whole frame in [start, end); keep the rest."""
-        dispatch = self._host.dispatch
+        dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
         slots = self._slots
         ready: list[bytes] = []
         while end - start >= 4:
             size: int = _read_size(buffer, start)[0]
             stop = start + 4 + size
-            if size < 0 or size > self._host.frame_bytes_max:
-                raise MalformedError(
-                    f"a frame of {size} bytes: between 0 and {self._host.frame_bytes_max} are allowed "
-                    "(socket.request.max.bytes)"
-                )
+            if not 0 <= size <= size_max:
+                check_size(size, size_max)
             if stop > end:
                 break
             answer = dispatch(self, buffer, start + 4, stop)

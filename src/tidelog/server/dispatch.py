@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.apis import SERVED, handler
 from tidelog.apis.context import Context, Services
@@ -21,6 +21,7 @@ from tidelog.env.promise import Promise
 from tidelog.server.answers import Answer, Late, Slot
 from tidelog.wire.codec import decoder, encoder
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
+from tidelog.wire.header import has_response_tags, read_header
 from tidelog.wire.keys import RANGES, ApiKey
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-CLIENT_ID_BYTES_MAX = 32_767
-
 _read_start = Struct(">hhi").unpack_from
-_read_i16 = Struct(">h").unpack_from
 _frame_plain = Struct(">ii").pack
 _frame_flexible = Struct(">iib").pack
 
@@ -39,7 +37,7 @@ _frame_flexible = Struct(">iib").pack
 class _Api:
     """One version of one API: how its request is read, who handles it, how the answer is written."""
 
-    __slots__ = ("decode", "encode", "flexible", "handle", "key", "response", "tagged_header")
+    __slots__ = ("decode", "encode", "handle", "key", "response", "tagged_header")
 
     def __init__(self, key: int, version: int) -> None:
         name = ApiKey(key).name.lower()
@@ -50,8 +48,7 @@ class _Api:
         self.response: type[Any] = getattr(module, f"{camel}Response")
         self.encode: Callable[[Any], bytes] = encoder(self.response, version)
         self.handle = handler(key)
-        self.flexible = version >= RANGES[key].flexible_from >= 0
-        self.tagged_header = self.flexible and key != ApiKey.API_VERSIONS
+        self.tagged_header = has_response_tags(key, version)
 
 
 class _Promised:
@@ -99,10 +96,12 @@ class Dispatch:
             if key == ApiKey.API_VERSIONS and not RANGES[key].min <= version <= RANGES[key].max:
                 return self._api_versions_too_new(correlation)
             api = self._apis[key, version] = self._find(key, version)
-        client_id, pos = _read_client_id(buffer, start + 8, end, tagged=api.flexible)
+        frame = buffer[:end]
+        header = read_header(frame, start)
+        client_id = header.client_id
         try:
             # Bytes left behind the request are let pass, as Kafka does: librdkafka sends three with Metadata v13.
-            request, _ = api.decode(buffer[:end], pos)
+            request, _ = api.decode(frame, header.body_pos)
         except MalformedError as error:
             raise MalformedError(f"{ApiKey(key).name} v{version} from {client_id!r}: {error}") from error
         context = Context(
@@ -116,7 +115,8 @@ class Dispatch:
             return _frame(api, correlation, api.encode(response))
         if isinstance(response, Promise):
             ahead = key == ApiKey.PRODUCE
-            return _Promised(response, lambda promise: self._settled(api, context, promise), runs_ahead=ahead)
+            promised = cast("Promise[Any]", response)
+            return _Promised(promised, lambda promise: self._settled(api, context, promise), runs_ahead=ahead)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
     def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer:
@@ -171,42 +171,3 @@ def _frame(api: _Api, correlation_id: int, body: bytes) -> bytes:
     if api.tagged_header:
         return _frame_flexible(len(body) + 5, correlation_id, 0) + body
     return _frame_plain(len(body) + 4, correlation_id) + body
-
-
-def _read_client_id(buffer: memoryview, pos: int, end: int, *, tagged: bool) -> tuple[str | None, int]:
-    """The client id, and where the body begins. The string is in the old format in every header version."""
-    length: int = _read_i16(buffer, pos)[0]
-    pos += 2
-    client_id = None
-    if length >= 0:
-        if pos + length > end:
-            raise MalformedError(f"a client id of {length} bytes in a frame that has {end - pos} left")
-        client_id = str(buffer[pos : pos + length], "utf-8", "replace")
-        pos += length
-    if tagged:
-        pos = _skip_tags(buffer, pos, end)
-    return client_id, pos
-
-
-def _skip_tags(buffer: memoryview, pos: int, end: int) -> int:
-    """Past the tagged fields of the header, of which none is known."""
-    count, pos = _uvarint(buffer, pos, end)
-    for _ in range(count):
-        _, pos = _uvarint(buffer, pos, end)
-        size, pos = _uvarint(buffer, pos, end)
-        pos += size
-        if pos > end:
-            raise MalformedError("a tagged field of the header is longer than the frame")
-    return pos
-
-
-def _uvarint(buffer: memoryview, pos: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while pos < end and shift <= 28:
-        byte = buffer[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, pos
-        shift += 7
-    raise MalformedError("the header's tagged fields are cut off")

@@ -18,7 +18,7 @@ def check_size(size: int, size_max: int) -> None:
     if size < 0:
         raise MalformedError(f"a frame claims a size of {size} bytes")
     if size > size_max:
-        raise MalformedError(f"a frame claims {size} bytes, {size_max} is the most")
+        raise MalformedError(f"a frame claims {size} bytes, {size_max} is the most (socket.request.max.bytes)")
 
 
 def frame_end(buffer: bytes | bytearray | memoryview, pos: int, filled: int, size_max: int) -> int | None:
