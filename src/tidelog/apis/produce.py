@@ -77,7 +77,7 @@ class ProducePath:
             if tags or transactional or topics != 2 or name_bytes > 127 or not -1 <= acks <= 1:
                 return NotImplemented
             pos += _HEAD_BYTES
-            after = pos + name_bytes + 5
+            after: int = pos + name_bytes + 5
             key = bytes(buffer[pos:after])
             target = self._targets.get(key)
             if target is None:
