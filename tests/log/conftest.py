@@ -1,0 +1,33 @@
+"""Every story plays on a simulated disk and on a real one, unless it asks for one of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.log.shore import CountingDisk, Shore
+
+from tidelog.env.real_disk import RealDisk
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.random import SimRandom
+
+
+@pytest.fixture(params=["simulated", "real"])
+def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shore]:
+    disk = SimDisk(SimRandom(2)) if request.param == "simulated" else RealDisk()
+    made = Shore(disk, str(tmp_path / "data"))
+    yield made
+    made.loop.kill()
+
+
+@pytest.fixture
+def sim() -> Iterator[Shore]:
+    made = Shore(CountingDisk(SimRandom(3)))
+    yield made
+    made.loop.kill()
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Shore]:
+    made = Shore(RealDisk(), str(tmp_path / "data"))
+    yield made
+    made.loop.kill()

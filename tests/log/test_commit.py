@@ -1,0 +1,187 @@
+"""Group commit: who is told when, what one sync covers, and what becomes of a log whose sync or write fails."""
+
+import errno
+
+import pytest
+from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
+
+from tidelog.log.commit import SYNC_EACH_MAX
+from tidelog.log.log import Log
+from tidelog.sim.disk import SimDisk
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+
+class Listener:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.offline: list[str | None] = []
+
+    def durable_advanced(self, log: Log) -> None:
+        self.ends.append(log.durable_end)
+
+    def went_offline(self, log: Log) -> None:
+        self.offline.append(log.offline)
+
+
+def listened(shore: Shore, partition: int = 0, **settings: str) -> tuple[Log, Listener]:
+    log = shore.log("tide", partition, **settings)
+    listener = Listener()
+    log.listener = listener
+    return log, listener
+
+
+def test_a_sync_covers_what_was_written_when_it_began(sim: Shore) -> None:
+    log, listener = listened(sim)
+    append(log, b"a")
+    sim.store.commit.request(log)
+    append(log, b"b")
+    sim.run(lambda: not sim.store.commit.idle)
+    sim.timeline.run_until(lambda: sim.store.commit._syncing, sim.timeline.now + 1)
+    append(log, b"c")
+    sim.store.commit.request(log)
+    sim.run(lambda: sim.store.commit.idle)
+    assert listener.ends == [2, 3]
+
+
+def test_the_requests_of_one_turn_share_a_sync(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    pairs = [listened(sim, n) for n in range(200)]
+    for log, _ in pairs:
+        append(log, b"a")
+        sim.store.commit.request(log)
+    before = sim.disk.syncs
+    sim.run(lambda: sim.store.commit.idle)
+    assert sim.disk.syncs - before == 1
+    assert [listener.ends for _, listener in pairs] == [[1]] * 200
+    sim.power_loss()
+    assert [sim.log("tide", n).log_end for n in range(200)] == [1] * 200
+
+
+def test_a_few_files_are_synced_one_by_one(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    logs = [listened(sim, n)[0] for n in range(2)]
+    for log in logs:
+        append(log, b"a")
+        sim.commit(log)
+    for log in logs:
+        append(log, b"b")
+        sim.store.commit.request(log)
+    before = sim.disk.syncs
+    sim.run(lambda: sim.store.commit.idle)
+    assert sim.disk.syncs - before == len(logs) <= SYNC_EACH_MAX
+
+
+def test_with_durability_os_the_durable_end_follows_at_once(sim: Shore) -> None:
+    log, listener = listened(sim, tidelog_durability="os")
+    append(log, b"a")
+    assert (log.durable_end, listener.ends) == (1, [])
+    log.configure(sim.topic({}))
+    append(log, b"b")
+    assert log.durable_end == 1
+    log.configure(sim.topic({"tidelog_durability": "os"}))
+    assert log.durable_end == 2
+
+
+def test_flush_messages_keeps_its_meaning(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log, listener = listened(sim, tidelog_durability="os", flush_messages="3")
+    append(log, b"a")
+    append(log, b"b")
+    assert log.durable_end == 2
+    append(log, b"c")
+    assert log.durable_end == 2
+    sim.run(lambda: log.durable_end == 3)
+    assert listener.ends == [3]
+    append(log, b"d")
+    assert log.durable_end == 4
+    sim.power_loss()
+    assert sim.log(tidelog_durability="os").log_end >= 3
+
+
+def test_flush_ms_flushes_after_a_while(sim: Shore) -> None:
+    log, _ = listened(sim, tidelog_durability="os", flush_ms="3000")
+    append(log, b"a")
+    sim.settle(5)
+    assert log._synced_end == 1
+
+
+def test_a_failed_sync_takes_its_logs_offline_for_good(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log, listener = listened(sim)
+    other, other_listener = listened(sim, 1)
+    append(log, b"a")
+    append(other, b"b")
+    sim.commit(other)
+    sim.disk.failing_syncs = 1
+    sim.store.commit.request(log)
+    sim.run(lambda: sim.store.commit.idle)
+    assert listener.ends == []
+    assert len(listener.offline) == 1
+    assert "sync" in (listener.offline[0] or "")
+    with pytest.raises(KafkaError) as caught:
+        append(log, b"b")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    sim.store.commit.request(log)
+    sim.settle()
+    assert listener.ends == []
+    append(other, b"c")
+    sim.commit(other)
+    assert other_listener.ends == [1, 2]
+    sim.restart()
+    assert sim.store.broker_epoch is None
+    assert sim.log().offline is None
+    assert sim.log("tide", 1).log_end == 2
+
+
+def test_a_full_disk_refuses_the_batch_and_the_log_goes_on_when_there_is_room(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log, listener = listened(sim)
+    append(log, b"a")
+    for _ in range(20):
+        sim.disk.capacity = sim.disk.used_bytes() + 50
+        with pytest.raises(KafkaError) as caught:
+            append(log, bytes(1000))
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.offline is None
+        assert values(log)[-1] == (log.log_end - 1, b"a")
+        sim.disk.capacity = None
+        append(log, b"a")
+    assert listener.offline == []
+    sim.kill()
+    assert sim.log().log_end == 21
+
+
+def test_a_disk_too_full_for_the_first_file_says_so(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    sim.disk.capacity = sim.disk.used_bytes() + 10
+    log, _ = listened(sim)
+    with pytest.raises(KafkaError) as caught:
+        append(log, b"a")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    sim.disk.capacity = None
+    assert append(log, b"a") == 0
+
+
+class Failing:
+    """A file whose writes fail, as those of a dying disk."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def append(self, data: bytes) -> None:
+        raise OSError(errno.EIO, "the disk is dying")
+
+
+def test_a_failed_write_takes_the_log_offline(sim: Shore) -> None:
+    log, listener = listened(sim)
+    append(log, b"a")
+    segment = log.segments[-1]
+    segment.file = Failing(segment.stem + ".log")  # type: ignore[assignment]
+    with pytest.raises(KafkaError) as caught:
+        append(log, b"b", now_ms=NOW_MS)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(listener.offline) == 1
+    assert "the disk is dying" in (log.offline or "")
+    assert log.log_end == 1

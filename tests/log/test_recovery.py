@@ -1,0 +1,332 @@
+"""After a stop, a kill, a power loss: what is there, what is cut, what is reported."""
+
+import pytest
+from tests.batches import Producer
+from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
+
+from tidelog.log.log import Log
+from tidelog.sim.disk import SimDisk
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
+FIRST = "00000000000000000000.log"
+
+
+def fill(log: Log, count: int, start: int = 0) -> None:
+    for n in range(start, start + count):
+        append(log, b"%d" % n, now_ms=NOW_MS + n)
+
+
+def test_everything_is_there_after_a_clean_stop(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    log.lead(EPOCH)
+    fill(log, 50)
+    expected = values(log)
+    shore.restart()
+    assert shore.store.broker_epoch == 5
+    log = shore.log(**SMALL)
+    assert (log.log_start, log.log_end, log.durable_end, log.recovery_point) == (0, 50, 50, 50)
+    assert log.epochs.entries() == [(EPOCH, 0)]
+    assert values(log) == expected
+    fill(log, 30, 50)
+    shore.restart()
+    assert [value for _, value in values(shore.log(**SMALL))] == [b"%d" % n for n in range(80)]
+
+
+def test_a_clean_log_is_not_opened_before_it_is_used(shore: Shore) -> None:
+    fill(shore.log(), 5)
+    shore.restart()
+    log = shore.log()
+    assert (log.log_end, len(shore.store.files)) == (5, 0)
+    assert append(log, b"x") == 5
+
+
+def test_a_stop_without_a_word_leaves_no_mark(shore: Shore) -> None:
+    fill(shore.log(), 5)
+    shore.restart()
+    shore.kill()
+    assert shore.store.broker_epoch is None
+
+
+def test_a_killed_broker_finds_everything_in_the_page_cache(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 40)
+    shore.flush(log)
+    assert log.recovery_point == 40
+    fill(log, 40, 40)
+    shore.kill()
+    log = shore.log(**SMALL)
+    assert (log.log_end, log.durable_end, log.recovery_point) == (80, 40, 40)
+    assert len(values(log)) == 80
+    shore.commit(log)
+    assert log.durable_end == 80
+    fill(log, 40, 80)
+    shore.restart()
+    assert [value for _, value in values(shore.log(**SMALL))] == [b"%d" % n for n in range(120)]
+
+
+def test_indexes_are_the_same_whether_written_or_recovered(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 90)
+    shore.flush(log)
+    fill(log, 90, 90)
+    folder = log.folder
+    shore.kill()
+    shore.log(**SMALL)
+    shore.stop()
+    recovered = {name: shore.disk.read_whole(f"{folder}/{name}") for name in shore.disk.list_folder(folder)}
+    shore.start()
+    other = shore.log("other", **SMALL)
+    fill(other, 180)
+    folder = other.folder
+    shore.stop()
+    written = {name: shore.disk.read_whole(f"{folder}/{name}") for name in shore.disk.list_folder(folder)}
+    indexes = [name for name in written if name.endswith((".index", ".timeindex", ".log"))]
+    assert {name: recovered[name] for name in indexes} == {name: written[name] for name in indexes}
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_tail_torn_at_any_byte_is_cut(sim: Shore, flushed: bool) -> None:
+    log = sim.log()
+    fill(log, 3)
+    if flushed:
+        sim.flush(log)
+    size = log.size_bytes()
+    append(log, b"the last one")
+    whole = sim.disk.read_whole(f"{log.folder}/{FIRST}")
+    sim.loop.kill()
+    for cut in range(size, len(whole)):
+        sim.disk.write_whole(f"{log.folder}/{FIRST}", whole[:cut])
+        sim.start()
+        log = sim.log()
+        assert (log.offline, log.log_end, log.size_bytes()) == (None, 3, size)
+        assert append(log, b"again") == 3
+        assert values(log)[-1] == (3, b"again")
+        sim.loop.kill()
+
+
+@pytest.mark.parametrize("tail", [bytes(100), bytes(4096), b"\xff" * 70, b"\x00" * 61, b"garbage"])
+def test_what_follows_the_last_batch_and_is_none_is_cut(sim: Shore, tail: bytes) -> None:
+    log = sim.log()
+    fill(log, 3)
+    log.file_of(log.segments[-1]).append(tail)
+    sim.kill()
+    assert (sim.log().log_end, sim.log().offline) == (3, None)
+
+
+def test_a_flipped_bit_above_the_recovery_point_cuts(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log(**SMALL)
+    fill(log, 10)
+    sim.flush(log)
+    fill(log, 40, 10)
+    at = log.segments[-2].base
+    sim.disk.flip_bit(log.segments[-2].stem + ".log", 30, 31)
+    later = log.segments[-1].stem + ".log"
+    sim.kill()
+    log = sim.log(**SMALL)
+    assert (log.log_end, log.offline) == (at, None)
+    assert not sim.disk.exists(later)
+    append(log, b"new")
+    assert values(log)[-1] == (at, b"new")
+
+
+def test_a_flipped_bit_below_the_recovery_point_is_reported_and_not_cut(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log()
+    fill(log, 30)
+    sim.flush(log)
+    fill(log, 30, 30)
+    size = log.size_bytes()
+    path = f"{log.folder}/{FIRST}"
+    sim.disk.flip_bit(path, size // 2 - 100, size // 2 - 90)
+    sim.kill()
+    log = sim.log()
+    assert log.offline is not None
+    assert path in log.offline
+    assert "recovery point 30" in log.offline
+    assert sim.disk.size(path) == size
+    for use in (lambda: append(log, b"x"), lambda: log.read(0, 100, 1)):
+        with pytest.raises(KafkaError) as caught:
+            use()
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    sim.stop()
+    sim.start()
+    assert sim.store.broker_epoch is None, "a folder with a damaged log is not clean"
+
+
+def test_segments_that_vanished_are_reported(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 60)
+    shore.flush(log)
+    paths = [segment.stem + ".log" for segment in log.segments]
+    shore.loop.kill()
+    shore.disk.remove(paths[-1])
+    shore.start()
+    offline = shore.log(**SMALL).offline
+    assert offline is not None
+    assert "60" in offline
+    shore.loop.kill()
+    for path in paths[:-1]:
+        shore.disk.remove(path)
+    shore.start()
+    offline = shore.log(**SMALL).offline
+    assert offline is not None
+    assert "no segment is here" in offline
+
+
+def test_a_file_that_vanishes_under_a_reader_takes_the_log_offline(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 60)
+    shore.restart()
+    log = shore.log(**SMALL)
+    shore.disk.remove(log.segments[1].stem + ".log")
+    with pytest.raises(KafkaError) as caught:
+        values(log)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline is not None
+    assert log.segments[1].stem in log.offline
+
+
+def test_nothing_durable_goes_with_the_power(sim: Shore) -> None:
+    for round_number in range(8):
+        log = sim.log(**SMALL)
+        assert log.offline is None
+        kept = [value for _, value in values(log)]
+        assert kept == [b"%d" % n for n in range(len(kept))]
+        fill(log, 20, log.log_end)
+        sim.commit(log)
+        durable = log.durable_end
+        if round_number % 3 == 0:
+            sim.flush(log)
+        fill(log, 7, log.log_end)
+        sim.power_loss()
+        assert sim.log(**SMALL).log_end >= durable
+
+
+def test_a_new_folder_is_durable_with_its_first_record(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"a")
+    sim.commit(log)
+    sim.power_loss()
+    assert values(sim.log()) == [(0, b"a")]
+    assert sim.disk.read_whole(f"{log.folder}/partition.metadata").startswith(b"version: 0\ntopic_id: ")
+
+
+def test_leader_epochs_come_back_from_the_batches(sim: Shore) -> None:
+    log = sim.log()
+    for epoch in (1, 2, 5):
+        append(log, b"x", epoch=epoch)
+        append(log, b"y", epoch=epoch)
+        if epoch == 2:
+            sim.flush(log)
+    sim.commit(log)
+    sim.power_loss()
+    assert sim.log().epochs.entries() == [(1, 0), (2, 2), (5, 4)]
+    sim.disk.write_whole(f"{log.folder}/leader-epoch-checkpoint", b"nonsense\n")
+    sim.power_loss()
+    assert sim.log().epochs.entries() == [(1, 0), (2, 2), (5, 4)]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "flush and kill", "snapshot lost"])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Shore, end: str) -> None:
+    log = shore.log(**SMALL)
+    sent = [batch(b"%d" % n, producer=Producer(9, 0, n), at=NOW_MS + n) for n in range(40)]
+    for n, one in enumerate(sent):
+        send(log, one)
+        append(log, b"another's", now_ms=NOW_MS + n)
+    if end == "stop":
+        shore.restart()
+    elif end == "kill":
+        shore.kill()
+    else:
+        shore.flush(log)
+        if end == "snapshot lost":
+            for name in shore.disk.list_folder(log.folder):
+                if name.endswith(".snapshot"):
+                    shore.disk.write_whole(f"{log.folder}/{name}", b"damaged")
+        shore.kill()
+    log = shore.log(**SMALL)
+    for n in range(35, 40):
+        assert send(log, sent[n])[:2] == (2 * n, 2 * n + 1)
+    assert log.log_end == 80
+    assert send(log, batch(b"next", producer=Producer(9, 0, 40)))[0] == 80
+    with pytest.raises(KafkaError) as caught:
+        send(log, batch(b"gap", producer=Producer(9, 0, 42)))
+    assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_recovery_point_moves_on_by_itself(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"a")
+    sim.settle(30)
+    assert log.recovery_point == 0
+    sim.settle(40)
+    assert log.recovery_point == 1
+    big = bytes(9 * 1024 * 1024)
+    for _ in range(9):
+        append(log, big)
+    sim.settle(2)
+    assert log.recovery_point >= 7, "64 MB are enough for a flush"
+    for _ in range(10):
+        send(log, batch(*[b""] * 6000))
+    sim.settle(3)
+    assert log.recovery_point == log.log_end, "so are many records"
+
+
+def test_only_the_snapshots_that_are_needed_stay(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    for n in range(8):
+        fill(log, 10, 10 * n)
+        shore.flush(log)
+    names = [int(name[:20]) for name in shore.disk.list_folder(log.folder) if name.endswith(".snapshot")]
+    bases = [segment.base for segment in log.segments]
+    assert names == sorted({*bases[1:], 80})
+
+
+def test_a_folder_of_a_deleted_topic_of_the_same_name_is_put_away(shore: Shore) -> None:
+    fill(shore.log(), 5)
+    shore.restart()
+    log = shore.log(topic_id=bytes(15) + b"\x01")
+    assert (log.log_end, append(log, b"new")) == (0, 0)
+    assert any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+    shore.settle(70)
+    assert not any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+    assert values(log) == [(0, b"new")]
+
+
+def test_leftovers_of_an_interrupted_compaction_are_finished(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 60)
+    second, third = log.segments[1].base, log.segments[2].base
+    expected = values(log)
+    folder = log.folder
+    shore.stop()
+    for suffix in (".log", ".index", ".timeindex"):
+        shore.disk.rename(f"{folder}/{second:020d}{suffix}", f"{folder}/{second:020d}{suffix}.swap")
+    shore.disk.write_whole(f"{folder}/{second:020d}.log", b"old")
+    shore.disk.write_whole(f"{folder}/{0:020d}.log.deleted", b"gone")
+    shore.disk.write_whole(f"{folder}/{third + 1:020d}.log.cleaned", b"half")
+    shore.disk.write_whole(f"{folder}/{third - 1:020d}.timeindex", b"orphan")
+    shore.start()
+    assert values(shore.log(**SMALL)) == expected
+    assert not [n for n in shore.disk.list_folder(folder) if n.endswith((".swap", ".deleted", ".cleaned"))]
+    assert not shore.disk.exists(f"{folder}/{third - 1:020d}.timeindex")
+
+
+def test_indexes_with_room_reserved_by_kafka_are_read(shore: Shore) -> None:
+    log = shore.log(index_interval_bytes="200")
+    fill(log, 50)
+    expected = values(log)
+    folder = log.folder
+    shore.flush(log)
+    for suffix in (".index", ".timeindex"):
+        file = shore.disk.open(f"{folder}/{0:020d}{suffix}")
+        file.append(bytes(240))
+    shore.kill()
+    log = shore.log(index_interval_bytes="200")
+    assert values(log) == expected
+    fill(log, 50, 50)
+    assert log.find_by_time(NOW_MS + 80, 100) == (NOW_MS + 80, 80, EPOCH)
+    shore.restart()
+    assert len(values(shore.log(index_interval_bytes="200"))) == 100

@@ -1,0 +1,182 @@
+"""Rolling and deleting: by size, by age, by what a client asked for."""
+
+import pytest
+from tests.batches import Batch, Sent
+from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
+
+from tidelog.log.log import Log
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base for segment in log.segments]
+
+
+def fill(log: Log, count: int, step_ms: int = 1) -> None:
+    for n in range(count):
+        append(log, b"%d" % n, now_ms=NOW_MS + n * step_ms)
+
+
+def test_a_segment_rolls_before_it_is_too_large(shore: Shore) -> None:
+    log = shore.log(internal_segment_bytes="1000")
+    size = len(batch(b"x").encode())
+    fill(log, 100)
+    assert len(log.segments) > 5
+    assert all(segment.size <= 1000 for segment in log.segments)
+    assert all(segment.size + size + 1 > 1000 for segment in log.segments[:-1])
+
+
+def test_a_segment_rolls_by_the_time_of_its_records(shore: Shore) -> None:
+    log = shore.log(segment_ms="1000")
+    for delta in (0, 500, 1000, 1001, 1500, 2002):
+        append(log, b"x", now_ms=NOW_MS + delta)
+    assert bases(log) == [0, 3, 5]
+
+
+def test_a_segment_without_times_rolls_by_the_clock(shore: Shore) -> None:
+    log = shore.log(segment_ms="1000")
+    for delta in (0, 900, 1100, 1200):
+        send(log, batch(b"x", at=-1), now_ms=NOW_MS + delta)
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_rolls_earlier(shore: Shore) -> None:
+    log = shore.log(segment_ms="1000", segment_jitter_ms="900")
+    fill(log, 300, step_ms=10)
+    spans = [later - base for base, later in zip(bases(log), bases(log)[1:], strict=False)]
+    assert len(set(spans)) > 1
+    assert all(10 <= span <= 101 for span in spans)
+
+
+def test_a_full_index_rolls(shore: Shore) -> None:
+    log = shore.log(segment_index_bytes="80", index_interval_bytes="0")
+    fill(log, 60)
+    assert len(log.segments) > 5
+    assert values(log)[-1] == (59, b"59")
+    shore.restart()
+    assert len(values(shore.log(segment_index_bytes="80", index_interval_bytes="0"))) == 60
+
+
+def test_offsets_too_far_from_the_base_roll(shore: Shore) -> None:
+    log = shore.log()
+    for base in (0, 2**31 - 1, 2**31, 2**33):
+        data = bytearray(Batch([Sent(b"x")], base_offset=base, leader_epoch=1, base_timestamp=NOW_MS).encode())
+        log.append_records(memoryview(data), 0, len(data), NOW_MS)
+    assert bases(log) == [0, 2**31, 2**31 + 1]
+    assert [offset for offset, _ in values(log)] == [0, 2**31 - 1, 2**31, 2**33]
+
+
+def test_old_segments_go_by_age(shore: Shore) -> None:
+    settings = {**SMALL, "retention_ms": "50"}
+    log = shore.log(**settings)
+    fill(log, 100)
+    shore.commit(log)
+    third = bases(log)[2]
+    newest = log.segments[1].max_timestamp
+    assert log.apply_retention(newest + 50) == 1
+    assert log.apply_retention(newest + 51) == 1
+    assert (log.log_start, bases(log)[0]) == (third, third)
+    with pytest.raises(KafkaError) as caught:
+        log.read(0, 100, 100)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.epochs.entries() == [(EPOCH, third)]
+    shore.settle(61)
+    assert not [name for name in shore.disk.list_folder(log.folder) if name.endswith(".deleted")]
+    shore.restart()
+    assert (shore.log(**settings).log_start, shore.log(**settings).log_end) == (third, 100)
+
+
+def test_when_everything_is_old_an_empty_segment_keeps_the_place(shore: Shore) -> None:
+    log = shore.log(**SMALL, retention_ms="50")
+    fill(log, 100)
+    shore.commit(log)
+    assert log.apply_retention(NOW_MS + 10_000) > 3
+    assert (log.log_start, log.log_end, bases(log), log.size_bytes()) == (100, 100, [100], 0)
+    assert log.apply_retention(NOW_MS + 20_000) == 0
+    shore.restart()
+    log = shore.log(**SMALL)
+    assert (log.log_start, log.log_end) == (100, 100)
+    assert append(log, b"x") == 100
+
+
+def test_large_logs_lose_their_oldest_segments(shore: Shore) -> None:
+    log = shore.log(**SMALL, retention_bytes="2500")
+    fill(log, 100)
+    shore.commit(log)
+    total = log.size_bytes()
+    assert log.apply_retention(NOW_MS) > 0
+    assert 2500 <= log.size_bytes() < 2500 + 1000 < total
+
+
+def test_nothing_above_the_high_watermark_goes(shore: Shore) -> None:
+    log = shore.log(**SMALL, retention_ms="50")
+    fill(log, 100)
+    assert log.apply_retention(NOW_MS + 10_000) == 0
+    shore.commit(log)
+    log.high_watermark = bases(log)[2] + 1
+    assert log.apply_retention(NOW_MS + 10_000) == 2
+
+
+def test_what_a_client_deleted_goes_whatever_the_policy(shore: Shore) -> None:
+    log = shore.log(**SMALL, cleanup_policy="compact")
+    for n in range(100):
+        send(log, batch(b"x", key=b"%d" % n))
+    shore.commit(log)
+    second = bases(log)[2]
+    log.delete_before(second + 1)
+    assert log.apply_retention(NOW_MS + 10**12) == 2
+    assert (log.log_start, bases(log)[0]) == (second + 1, second)
+
+
+def test_retention_comes_by_itself(sim: Shore) -> None:
+    sim.config = type(sim.config).parse({**sim.config.static, "log.initial.task.delay.ms": "1000"})
+    sim.restart()
+    log = sim.log(**SMALL, retention_ms="50")
+    fill(log, 50)
+    sim.commit(log)
+    sim.settle(2)
+    assert log.log_start == 50
+
+
+def test_truncation_forgets_everything_from_an_offset_on(shore: Shore) -> None:
+    for target in (0, 1, 10, 55, 99):
+        log = shore.log(f"cut-{target}", **SMALL)
+        fill(log, 50)
+        shore.flush(log)
+        fill(log, 50)
+        log.lead(EPOCH + 1)
+        assert log.truncate_to(target)
+        log.check_invariants()
+        assert (log.log_end, log.durable_end <= target, log.recovery_point <= target) == (target, True, True)
+        assert [offset for offset, _ in values(log)] == list(range(target))
+        assert append(log, b"new", epoch=EPOCH + 1) == target
+        assert values(log)[-1] == (target, b"new")
+        assert log.epochs.latest == EPOCH + 1
+    shore.kill()
+    for target in (0, 1, 10, 55, 99):
+        log = shore.log(f"cut-{target}", **SMALL)
+        assert (log.offline, log.log_end) == (None, target + 1)
+        assert values(log)[-1] == (target, b"new")
+
+
+def test_truncation_at_or_above_the_end_changes_nothing(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 20)
+    assert not log.truncate_to(20)
+    assert log.log_end == 20
+
+
+def test_a_log_that_starts_anew_goes_on_where_it_is_told(shore: Shore) -> None:
+    log = shore.log(**SMALL)
+    fill(log, 50)
+    shore.flush(log)
+    log.truncate_fully_and_start_at(1000, NOW_MS)
+    assert (log.log_start, log.log_end, values(log)) == (1000, 1000, [])
+    shore.kill()
+    log = shore.log(**SMALL)
+    assert (log.offline, log.log_start, log.log_end) == (None, 1000, 1000)
+    assert append(log, b"x") == 1000
+    shore.restart()
+    assert values(shore.log(**SMALL)) == [(1000, b"x")]

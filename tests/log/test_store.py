@@ -1,0 +1,174 @@
+"""What spans logs: many of them, deleting them, and the slow check of what nobody reads."""
+
+import time
+
+import pytest
+from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
+from tests.log.shore import EPOCH, NOW_MS, TOPIC_ID, Shore, append, send, values
+
+from tidelog.log.scrub import Scrub, check_piece
+from tidelog.sim.disk import SimDisk
+from tidelog.wire.batch import build
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.markers import marker_record
+
+SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
+
+
+def test_a_log_is_the_same_for_everyone(shore: Shore) -> None:
+    assert shore.log() is shore.log()
+    assert shore.log("tide", 1) is not shore.log()
+    assert {log.place for log in shore.store.logs()} == {"tide-0", "tide-1"}
+
+
+def test_a_deleted_log_leaves_its_name_at_once_and_its_files_later(shore: Shore) -> None:
+    log = shore.log()
+    append(log, b"old")
+    piece = log.read(0, 100, 1)
+    shore.store.delete("tide", 0, b"another's id....")
+    assert shore.log() is log
+    shore.store.delete("tide", 0, TOPIC_ID)
+    with pytest.raises(KafkaError) as caught:
+        append(log, b"x")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    again = shore.log(topic_id=bytes(15) + b"\x02")
+    assert (again.log_end, append(again, b"new")) == (0, 0)
+    assert piece is not None
+    assert bytes(piece.view()), "a slice under way is sent to its end"
+    assert sum(name.endswith("-delete") for name in shore.disk.list_folder(shore.root)) == 1
+    shore.settle(61)
+    assert sum(name.endswith("-delete") for name in shore.disk.list_folder(shore.root)) == 0
+    shore.restart()
+    assert values(shore.log(topic_id=bytes(15) + b"\x02")) == [(0, b"new")]
+
+
+def test_a_log_on_disk_that_nobody_opened_can_be_deleted(shore: Shore) -> None:
+    append(shore.log(), b"a")
+    shore.restart()
+    assert shore.store.found() == [("tide", 0)]
+    shore.store.delete("tide", 0, TOPIC_ID)
+    assert shore.store.found() == []
+    shore.settle(1)
+    assert shore.log().log_end == 0
+
+
+def test_a_folder_that_no_topic_has_is_put_aside(shore: Shore) -> None:
+    append(shore.log(), b"a")
+    shore.restart()
+    shore.store.put_aside("tide", 0)
+    shore.settle(1)
+    assert any(name.endswith("-stray") for name in shore.disk.list_folder(shore.root))
+
+
+def test_what_a_deletion_left_behind_goes_at_the_next_start(shore: Shore) -> None:
+    append(shore.log(), b"a")
+    shore.store.delete("tide", 0, TOPIC_ID)
+    shore.stop()
+    assert any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+    shore.start()
+    shore.settle(1)
+    assert not any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+
+
+def test_a_topic_with_a_name_like_a_partition(shore: Shore) -> None:
+    append(shore.log("a-1", 2), b"x")
+    append(shore.log("a", 1), b"y")
+    shore.restart()
+    assert sorted(shore.store.found()) == [("a", 1), ("a-1", 2)]
+    assert values(shore.log("a-1", 2)) == [(0, b"x")]
+
+
+def test_a_broken_checkpoint_means_reading_again(shore: Shore) -> None:
+    append(shore.log(), b"a")
+    shore.stop()
+    shore.disk.write_whole(f"{shore.root}/recovery-point-offset-checkpoint", b"0\n17\nwhat")
+    shore.start()
+    assert values(shore.log()) == [(0, b"a")]
+
+
+def test_ten_thousand_logs_that_were_never_written_cost_nothing(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    begun = time.perf_counter()
+    for n in range(10_000):
+        sim.log("wide", n)
+    assert time.perf_counter() - begun < 2
+    assert sim.disk.list_folder(sim.root) == []
+
+
+def test_many_logs_are_stopped_and_opened_again_quickly(real: Shore) -> None:
+    count = 1000
+    for n in range(count):
+        append(real.log("wide", n), b"%d" % n)
+    begun = time.perf_counter()
+    real.restart()
+    logs = [real.log("wide", n) for n in range(count)]
+    assert time.perf_counter() - begun < 10
+    assert all(log.log_end == 1 for log in logs)
+    assert values(logs[777]) == [(0, b"777")]
+    assert len(real.store.files) == 1
+
+
+def test_the_scrub_finds_a_flipped_bit_that_nobody_reads(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log, other = sim.log(**SMALL), sim.log("other", **SMALL)
+    for _ in range(50):
+        append(log, b"x" * 50)
+        append(other, b"y" * 50)
+    sim.flush(log)
+    sim.flush(other)
+    scrub = Scrub(sim.store.env, sim.store)
+    for _ in range(20):
+        scrub.step()
+        sim.settle(0.2)
+    assert (log.offline, other.offline) == (None, None)
+    path = log.segments[1].stem + ".log"
+    sim.disk.flip_bit(path, 200, 300)
+    for _ in range(20):
+        scrub.step()
+        sim.settle(0.2)
+    assert other.offline is None
+    assert log.offline is not None
+    assert path in log.offline
+
+
+def test_the_scrub_goes_through_a_segment_in_pieces(shore: Shore) -> None:
+    log = shore.log()
+    for _ in range(20):
+        append(log, b"x" * 100)
+    file = log.file_of(log.segments[0])
+    pos: int | None = 0
+    steps = 0
+    while pos is not None:
+        pos = check_piece(file, pos, 500)
+        steps += 1
+    assert steps > 4
+
+
+def test_a_transaction_that_was_aborted_is_told_to_readers(shore: Shore) -> None:
+    def marker(commit: bool) -> bytearray:
+        record = marker_record(3, NOW_MS, commit=commit)
+        return build([record], transactional=True, control=True, producer_id=8, producer_epoch=0)
+
+    log = shore.log(**SMALL)
+    for n, commit in enumerate((True, False, True)):
+        append(log, b"plain")
+        data = Batch([Sent()], producer=Producer(8, 0, n), attributes=TRANSACTIONAL, base_timestamp=NOW_MS)
+        send(log, data)
+        assert log.producers.first_unstable == 3 * n + 1
+        made = marker(commit)
+        log.append(memoryview(made), 0, len(made), EPOCH, NOW_MS, internal=True)
+        log.producers.advance_high_watermark(log.log_end)
+        assert log.producers.first_unstable == -1
+    for ending in ("", "kill", "restart", "flush"):
+        if ending == "flush":
+            shore.flush(log)
+        elif ending:
+            getattr(shore, ending)()
+        log = shore.log(**SMALL)
+        shore.commit(log)
+        log.producers.advance_high_watermark(log.durable_end)
+        assert log.producers.first_unstable == -1
+        piece = log.read(0, 1 << 20, log.log_end)
+        assert piece is not None
+        found = log.aborted(0, piece)
+        assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [(8, 4, 5)]
