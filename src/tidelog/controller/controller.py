@@ -121,6 +121,8 @@ class Controller:
 
     def stop_leading(self, epoch: int) -> None:
         self.machine.unload()
+        if not self._ready.done:
+            self._ready.fail(MetadataError(f"epoch {epoch} of the metadata log ended before it was opened"))
 
     def committed(self, end: int) -> None:
         self.machine.commit(end)

@@ -69,7 +69,7 @@ def open_folders(
     """
     known: dict[str, FolderIdentity] = {}
     for folder in folders:
-        env.disk.make_folders(folder)
+        _make_durably(env, folder)
         identity = read_identity(env, folder)
         if identity is None:
             continue
@@ -82,6 +82,18 @@ def open_folders(
     cluster = next((identity.cluster_id for identity in known.values()), cluster_id) or uuid_text(env.random.uuid())
     identities = [known.get(folder) or FolderIdentity(cluster, node_id, env.random.uuid()) for folder in folders]
     return identities, [folder for folder in folders if folder not in known]
+
+
+def _make_durably(env: Environment, folder: str) -> None:
+    """Make the folder, and have its name, and those of its parents that were missing, survive a loss of power."""
+    missing: list[str] = []
+    path = folder.rstrip("/")
+    while path and not env.disk.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    env.disk.make_folders(folder)
+    for made in reversed(missing):
+        env.disk.sync_folder(made.rpartition("/")[0] or "/")
 
 
 def format_folder(env: Environment, folder: str, identity: FolderIdentity) -> None:

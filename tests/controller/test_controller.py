@@ -1,0 +1,299 @@
+"""A controller on its log: starts, restarts, snapshots, crashes."""
+
+import pytest
+
+from tests.controller.nodes import DATA, METADATA, Node, World
+from tests.metadata.images import broker
+from tidelog.controller import controller as controller_module
+from tidelog.controller.activation import default_bootstrap
+from tidelog.controller.controller import MetadataError
+from tidelog.metadata.image import ClusterImage
+from tidelog.raft.driver import RaftSettings
+from tidelog.raft.folder import FolderError
+from tidelog.raft.snapshot import SnapshotId, read_snapshot
+from tidelog.wire.batch import iterate, records
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from tidelog.wire.records.control import decode_control
+from tidelog.wire.records.metadata import Record, decode_record
+
+SMALL = RaftSettings(snapshot_bytes=2000, retention_bytes=6000, snapshot_interval_ms=0)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def log_contents(world: World) -> list[tuple[int, int, list[object]]]:
+    """(base offset, epoch, records) of each batch in the log's first segment."""
+    data = world.disk.read_whole(f"{METADATA}/00000000000000000000.log")
+    found: list[tuple[int, int, list[object]]] = []
+    for header in iterate(data):
+        values = [
+            decode_control(r.key or b"", r.value or b"") if header.control else decode_record(r.value or b"")
+            for r in records(data, header)
+        ]
+        found.append((header.base_offset, header.leader_epoch, values))
+    return found
+
+
+def settings_of(image: ClusterImage) -> dict[str, str]:
+    return dict(image.configs.get((4, "1"), {}))
+
+
+def setting(number: int) -> Record:
+    return ConfigRecord(resource_type=4, resource_name="1", name=f"n{number}", value=str(number))
+
+
+def test_first_start_writes_what_kafka_would(world: World) -> None:
+    node = world.start()
+    names = [[type(record).__name__ for record in batch] for _, _, batch in log_contents(world)]
+    assert names == [
+        ["LeaderChangeMessage", "KRaftVersionRecord", "VotersRecord"],
+        ["BeginTransactionRecord", *["FeatureLevelRecord"] * 6, "ConfigRecord", "EndTransactionRecord"],
+        ["RegisterControllerRecord"],
+    ]
+    assert [(offset, epoch) for offset, epoch, _ in log_contents(world)] == [(0, 1), (3, 1), (12, 1)]
+    assert (node.raft.epoch, node.raft.leader_id, node.raft.high_watermark) == (1, 1, 13)
+    assert node.raft.kraft_version == 1
+    assert (node.image.offset, node.image.epoch) == (12, 1)
+
+
+def test_answer_comes_after_the_image_was_published(world: World) -> None:
+    node = world.start()
+    node.write(broker(epoch=13))
+    assert node.create("t", 3).topics[0].error_code == 0
+    assert len(node.image.topics["t"].partitions) == 3
+    node.image.check_invariants()
+
+
+def test_restart_leads_the_next_epoch_and_knows_everything(world: World) -> None:
+    node = world.start()
+    node.write(broker(epoch=13))
+    node.create("t", 3)
+    before = node.image
+    node.stop()
+    node = world.start()
+    assert node.raft.epoch == 2
+    assert node.image.topics == before.topics
+    assert node.image.brokers == before.brokers
+    assert node.image.offset == before.offset + 2  # a LeaderChange, and the controller's registration
+
+
+def test_voters_are_written_once(world: World) -> None:
+    for _ in range(2):
+        world.start().stop()
+    opening = next(batch for _, epoch, batch in log_contents(world) if epoch == 2)
+    assert [type(record).__name__ for record in opening] == ["LeaderChangeMessage"]
+
+
+def test_snapshot_and_the_log_behind_it_give_the_same_image_as_the_log(world: World) -> None:
+    node = world.start()
+    node.write(broker(epoch=13))
+    for number in range(5):
+        node.create(f"t{number}", 2)
+    world.settle(node.raft.take_snapshot())
+    assert list(node.raft.snapshots) == [SnapshotId(0, 0), SnapshotId(29, 1)]
+    node.create("after", 4)
+    expected = node.image
+    node.stop()
+    node = world.start()
+    assert node.image.topics == expected.topics
+    assert node.image.features == expected.features
+    contents = read_snapshot(world.disk, f"{METADATA}/{SnapshotId(29, 1).file_name}")
+    assert [type(record).__name__ for record in contents.control] == ["KRaftVersionRecord", "VotersRecord"]
+    assert [decode_record(value) for value in contents.values][:6] == default_bootstrap()
+
+
+def test_snapshots_come_by_size_and_old_ones_go_with_the_log_below_them(world: World) -> None:
+    node = world.start(SMALL, {"log.segment.bytes": "1048576"})
+    for number in range(120):
+        node.write(setting(number))
+    world.run(1)
+    assert 1 <= len(node.raft.snapshots) <= 4
+    assert SnapshotId(0, 0) not in node.raft.snapshots
+    assert node.raft.log_start == node.raft.snapshots[0].offset
+    node.stop()
+    assert len(settings_of(world.start(SMALL).image)) == 120
+
+
+def test_snapshot_by_time_only_where_something_changed(world: World) -> None:
+    node = world.start(RaftSettings(snapshot_interval_ms=60_000))
+    world.run(61)
+    assert len(node.raft.snapshots) == 2
+    world.run(600)
+    assert len(node.raft.snapshots) == 2
+    node.write(NoOpRecord())
+    world.run(61)
+    assert len(node.raft.snapshots) == 3
+
+
+def test_power_loss_forgets_nothing_that_was_answered(world: World) -> None:
+    for life in range(1, 8):
+        node = world.start(SMALL)
+        assert set(settings_of(node.image)) >= {f"n{number}" for number in range(10 * (life - 1))}
+        assert node.raft.epoch >= life
+        for number in range(10 * (life - 1), 10 * life):
+            node.write(setting(number))
+        node.controller.submit(lambda image, now_ms: ([setting(1000)], None))  # may or may not be there later
+        node.power_loss()
+
+
+class PowerCut(BaseException):
+    """Nothing catches it, as nothing survives it."""
+
+
+@pytest.mark.parametrize("cut", [*range(30), *range(30, 300, 5)])
+def test_power_cut_at_any_write_of_starts_and_snapshots(cut: int) -> None:
+    """The power goes at the n-th change of the disk; whoever was answered before finds it afterwards."""
+    world = World(cut)
+    epochs: list[int] = []
+    answered: set[str] = set()
+    cut_disk(world, cut)
+    try:
+        for life in range(3):
+            node = world.start(SMALL)
+            epochs.append(node.raft.epoch)
+            for number in range(25):
+                node.write(setting(100 * life + number))
+                answered.add(f"n{100 * life + number}")
+            node.power_loss()
+    except PowerCut:
+        pass
+    restore_disk(world)
+    world.disk.release_locks()
+    world.disk.crash()
+    node = world.start(SMALL)
+    assert answered <= set(settings_of(node.image))
+    assert all(epoch < node.raft.epoch for epoch in epochs), "an epoch was led twice"
+    assert node.raft.kraft_version == 1
+    node.create("refused")  # there is no broker, but there is an answer
+
+
+CHANGES = ("rename", "sync_folder", "remove", "make_folders", "write_whole", "sync_node")
+
+
+def cut_disk(world: World, at: int) -> None:
+    left = [at]
+
+    def cutting(name: str) -> None:
+        original = getattr(world.disk, name)
+
+        def change(*args: object, **kwargs: object) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                raise PowerCut(name)
+            return original(*args, **kwargs)
+
+        setattr(world.disk, name, change)
+
+    for name in CHANGES:
+        cutting(name)
+
+
+def restore_disk(world: World) -> None:
+    for name in CHANGES:
+        delattr(world.disk, name)
+
+
+def test_failed_sync_at_the_start_fails_the_start(world: World) -> None:
+    world.start().stop()
+    node = Node(world, RaftSettings(), {})
+    world.disk.failing_syncs = 1
+    world.settle(node.ready)
+    assert isinstance(node.ready.error, MetadataError)
+
+
+def test_failed_sync_ends_leadership_and_fails_who_waits(world: World) -> None:
+    node = world.start()
+    world.disk.failing_syncs = 1
+    with pytest.raises(KafkaError) as raised:
+        node.write(setting(1))
+    assert raised.value.code is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(KafkaError) as raised:
+        node.write(setting(2))
+    assert raised.value.code is ErrorCode.NOT_CONTROLLER
+    assert settings_of(node.image) == {}
+
+
+def test_full_disk_refuses_the_change_and_goes_on_when_there_is_room(world: World) -> None:
+    node = world.start()
+    world.disk.capacity = world.disk.used_bytes()
+    with pytest.raises(KafkaError) as raised:
+        node.write(setting(1))
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.capacity = None
+    node.write(setting(2))
+    assert settings_of(node.image) == {"n2": "2"}
+    node.stop()
+    assert settings_of(world.start().image) == {"n2": "2"}
+
+
+def test_large_change_is_one_transaction_over_several_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = world.start()
+    monkeypatch.setattr(controller_module, "BATCH_BYTES", 100)
+    node.write(*(setting(number) for number in range(30)))
+    assert len(settings_of(node.image)) == 30
+    written = [batch for _, _, batch in log_contents(world)][3:]
+    assert len(written) > 3
+    assert type(written[0][0]).__name__ == "BeginTransactionRecord"
+    assert type(written[-1][-1]).__name__ == "EndTransactionRecord"
+    node.write(setting(99))
+    expected = node.image
+    node.stop()
+    assert settings_of(world.start().image) == settings_of(expected)
+
+
+def test_transaction_that_a_crash_cut_off_never_was(world: World) -> None:
+    node = world.start()
+    from tidelog.wire.records.cluster import BeginTransactionRecord
+
+    node.controller.submit(lambda image, now_ms: ([BeginTransactionRecord(name="x"), setting(1)], None))
+    world.run(1)
+    assert settings_of(node.image) == {}
+    node.kill()
+    node = world.start()
+    assert settings_of(node.image) == {}
+    node.write(setting(2))
+    assert settings_of(node.image) == {"n2": "2"}
+
+
+def test_metadata_of_a_newer_version_is_refused_with_a_clear_word(world: World) -> None:
+    node = world.start()
+    node.write(FeatureLevelRecord(name="metadata.version", feature_level=99))
+    node.stop()
+    with pytest.raises(MetadataError, match=r"metadata.version at level 99.*supports 7 to 30"):
+        world.start()
+
+
+def test_folder_of_another_node_is_refused(world: World) -> None:
+    world.start().stop()
+    world.disk.write_whole(f"{DATA}/meta.properties", b"version=1\ncluster.id=x\nnode.id=2\n")
+    with pytest.raises(FolderError, match=r"belongs to node 2, but node.id is 1"):
+        world.start()
+
+
+def test_metadata_log_without_an_identity_is_not_formatted_over(world: World) -> None:
+    world.start().stop()
+    world.disk.remove(f"{DATA}/meta.properties")
+    with pytest.raises(FolderError, match=r"metadata log but no meta.properties"):
+        world.start()
+
+
+def test_damaged_quorum_state_is_not_guessed_at(world: World) -> None:
+    world.start().stop()
+    world.disk.write_whole(f"{METADATA}/quorum-state", b"{")
+    with pytest.raises(ValueError, match="not a quorum-state file"):
+        world.start()
+
+
+def test_damaged_snapshot_is_not_believed(world: World) -> None:
+    node: Node = world.start()
+    node.write(setting(1))
+    world.settle(node.raft.take_snapshot())
+    name = node.raft.snapshots[-1].file_name
+    node.stop()
+    world.disk.flip_bit(f"{METADATA}/{name}", 100, 120)
+    with pytest.raises(ValueError, match="damaged"):
+        world.start()
