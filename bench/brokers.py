@@ -50,8 +50,8 @@ KAFKA_JVM = [
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 ]
-# On both: files of deleted topics go soon, so that one round doesn't pay for the writing back of the one before.
-SHARED_SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+# On both: files of deleted topics go at once, and are waited for, so that no round pays for the one before.
+SHARED_SETTINGS = {"log.segment.delete.delay.ms": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,9 @@ class Broker(ABC):
         return Topic(name, b"".join((part & 2**64 - 1).to_bytes(8, "big") for part in bits))
 
     def delete_topic(self, name: str) -> None:
+        """Delete it and wait until its files are gone."""
         self.admin.delete_topics([name], operation_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S)
+        self._wait_until(lambda: not any(self.folder.glob(f"{name}-*")), time.monotonic())
 
     def wait_for_leaders(self, name: str, partitions: int) -> None:
         """Until Metadata names a leader for every partition."""
