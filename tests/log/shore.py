@@ -44,7 +44,7 @@ class CountingDisk(SimDisk):
 
 
 class Shore:
-    """One data folder and the store on it. `restart` stops and starts it; after `kill` and `power_loss` it starts too."""
+    """One data folder and the store on it. `restart` stops it first, `kill` and `power_loss` don't."""
 
     def __init__(self, disk: SimDisk | RealDisk, root: str = ROOT, **settings: str) -> None:
         self.random = SimRandom(1)

@@ -63,11 +63,12 @@ def test_after_a_restart_it_is_empty_and_goes_on_above(shore: Shore, end: str) -
 def test_a_power_loss_gives_no_offset_twice(sim: Shore) -> None:
     assert isinstance(sim.disk, SimDisk)
     seen = -1
+    made = batch(*[b""] * 5000).encode()
     for _ in range(4):
         log = sim.log(**MEMORY)
         assert log.log_end > seen
         for _ in range(5):
-            seen = send(log, batch(*[b""] * 5000))[1]
+            seen = send(log, made)[1]
         sim.power_loss()
 
 
@@ -76,11 +77,12 @@ def test_the_disk_is_asked_once_in_a_while_only(sim: Shore) -> None:
     log = sim.log(**MEMORY)
     append(log, b"x")
     before = sim.disk.syncs
+    made = batch(*[b""] * 5000).encode()
     for _ in range(80):
-        send(log, batch(*[b""] * 5000))
+        send(log, made)
     assert sim.disk.syncs == before
     for _ in range(800):
-        send(log, batch(*[b""] * 5000))
+        send(log, made)
         sim.settle(0.1)
     assert 0 < sim.disk.syncs - before < 60
 

@@ -241,6 +241,7 @@ class Log:
             size = end - start
             if self.config.message_timestamp_type != "CreateTime":
                 append_time = now_ms
+        producers = None
         if producer_id >= 0 and not attributes & CONTROL_FLAG:
             producers = self._producers
             if producers is None:
@@ -278,11 +279,10 @@ class Log:
         self.log_end = next_offset = last + 1
         if leader_epoch != self._epoch:
             self._enter_epoch(leader_epoch, base)
-        if producer_id >= 0:
-            if attributes & CONTROL_FLAG:
-                self._replay(segment, buffer[start:end], read_header(buffer[start:end]))
-            else:
-                self.producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
+        if producers is not None:
+            producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
+        elif producer_id >= 0:
+            self._replay(segment, buffer[start:end], read_header(buffer[start:end]))
         if self._follows:
             self.durable_end = next_offset
         elif self._counts:

@@ -84,12 +84,17 @@ class Segment:
 
     def add_entries(self, last_offset: int, position: int, index_bytes_max: int) -> None:
         """Index the batch at `position`. A full index makes the next batch look at the rules of rolling."""
-        offsets, times = self.offsets, self.times
+        offsets, times, base = self.offsets, self.times, self.base
         assert offsets is not None
         assert times is not None
-        offsets.add(last_offset, position)
-        times.add(self.max_timestamp, self.max_timestamp_offset)
-        if self.index_full(index_bytes_max):
+        offsets.offsets.append(last_offset - base)
+        offsets.positions.append(position)
+        stamps = times.stamps
+        timestamp = self.max_timestamp
+        if timestamp > (stamps[-1] if stamps else -1):
+            stamps.append(timestamp)
+            times.offsets.append(self.max_timestamp_offset - base)
+        if (len(offsets.positions) + 2) * TIME_ENTRY_BYTES > index_bytes_max and self.index_full(index_bytes_max):
             self.roll_after = -2
 
     def index_full(self, index_bytes_max: int) -> bool:
