@@ -43,7 +43,9 @@ def make_topics(services: Services, request: CreateTopicsRequest) -> Promise[Cre
 
     def describe_configs(overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
         return [
-            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.config_source)
+            CreatableTopicConfigs(
+                name=entry.name, value=overrides.get(entry.name, entry.value), config_source=entry.config_source
+            )
             for entry in topic_entries(overrides, config)
         ]
 

@@ -46,7 +46,7 @@ FIRST_WITH_IDS = 12
 def handle(context: Context, request: MetadataRequest) -> MetadataResponse | Promise[MetadataResponse]:
     wrong = _wrong_topics(context, request)
     if wrong:
-        return MetadataResponse(topics=wrong)
+        return MetadataResponse(topics=wrong, error_code=ErrorCode.INVALID_REQUEST)
     names = _names(context, request)
     missing = _missing(context, request, names)
     if not missing:
@@ -87,7 +87,7 @@ def _wrong_topics(context: Context, request: MetadataRequest) -> list[MetadataRe
     return [
         MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST,
-            name=topic.name if topic.name is not None or context.version >= FIRST_WITH_IDS else "",
+            name=topic.name or "",
             topic_id=topic.topic_id,
         )
         for topic in request.topics
