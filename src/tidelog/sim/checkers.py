@@ -30,7 +30,8 @@ class History:
     """Everything that clients were told. `powerless` topics count on the page cache (tidelog.durability=os)."""
 
     def __init__(self, powerless: frozenset[str] = frozenset()) -> None:
-        self._powerless = powerless
+        self.powerless = powerless
+        self.losses = 0
         self._partitions: dict[tuple[str, int], PartitionHistory] = {}
         self.acknowledged = 0
         self.fetched = 0
@@ -83,8 +84,9 @@ class History:
 
     def cache_was_lost(self) -> None:
         """The power went, or a sync failed: what counted on the page cache may be gone."""
+        self.losses += 1
         for (topic, _), known in self._partitions.items():
-            if topic in self._powerless:
+            if topic in self.powerless:
                 known.values.clear()
                 known.end = 0
             known.written.clear()

@@ -6,7 +6,7 @@ but for its locks (`release_locks`).
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from posixpath import dirname, normpath
 
 from tidelog.env.network import Buffer, Socket
@@ -75,6 +75,7 @@ class SimDisk:
 
     `capacity`: bytes in all, None for no bound. `failing_syncs`: how many of the next syncs fail; `lying`: syncs report
     success and do nothing, the broken disk that the checkers must find. `failed_sync_keeps_cache`: see FileNode.
+    `cache_lost` is called when a sync fails.
     """
 
     def __init__(self, random: SimRandom) -> None:
@@ -84,7 +85,7 @@ class SimDisk:
         self.failing_syncs = 0
         self.failed_sync_keeps_cache = False
         self.lying = False
-        self.syncs = 0
+        self.cache_lost: Callable[[], None] | None = None
         self._locks: set[str] = set()
 
     # What env.Disk promises
@@ -220,9 +221,10 @@ class SimDisk:
             node.sync()
 
     def _maybe_fail_sync(self, path: str) -> None:
-        self.syncs += 1
         if self.failing_syncs:
             self.failing_syncs -= 1
+            if self.cache_lost is not None:
+                self.cache_lost()
             raise _error(errno.EIO, path)
 
     def _walk(self, node: Node) -> Iterator[Node]:

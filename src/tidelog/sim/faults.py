@@ -95,7 +95,6 @@ class Faults:
 
         def works_again() -> None:
             disk.failing_syncs = 0
-            self._world.history.cache_was_lost()
             self._end_badly()
 
         self._world.timeline.plan(self._random.between(0.1, 0.8), works_again)

@@ -46,10 +46,12 @@ class FileNode:
 
         `keep_cache`: readers go on seeing the lost pages until the machine restarts; otherwise they see the platter's.
         """
+        size = len(self.data)
         self.durable = self.after_crash(random)
-        if not keep_cache:
-            self.data = bytearray(self.durable)
-        self.clean = len(self.data)
+        if not keep_cache:  # the size stays: what is lost reads as zeros
+            self.data = bytearray(self.durable[:size])
+            self.data += bytes(size - len(self.data))
+        self.clean = size
 
     def after_crash(self, random: SimRandom) -> bytearray:
         """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes."""

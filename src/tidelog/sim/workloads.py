@@ -55,9 +55,16 @@ class Client:
         self.random = random
         self.loop = SimLoop(place.timeline, random)
         self.connection: ClientConnection | None = None
+        self._losses = 0
         self.loop.call_later(random.between(0.0, 0.01), self._connect)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether an answer that comes now may be from before the page cache was lost."""
+        return self._losses != self.place.history.losses
+
     def _connect(self) -> None:
+        self._losses = self.place.history.losses
         self.connection = ClientConnection(self.name, self.loop, self.place.network, self._was_lost)
         self.connected(self.connection)
 
@@ -95,7 +102,7 @@ class Batch:
 
 def make_values(random: SimRandom, producer: str, first: int) -> list[bytes]:
     count = 1 if random.chance(0.5) else random.random_int(2, 6)
-    filling = random.choose((0, 10, 100, 600)) if random.chance(0.95) else 9000
+    filling = random.choose((0, 10, 100, 600)) if random.chance(0.95) else 2500
     return [b"%s:%d:%s" % (producer.encode(), number, b"x" * filling) for number in range(first, first + count)]
 
 
@@ -254,7 +261,7 @@ class PlainProducer(Client):
         values = self._unanswered.popleft()
         answer = only_answer(response)
         self.place.note(f"{self.name} {len(values)} {answer.error_code} {answer.base_offset}")
-        if not answer.error_code:
+        if not answer.error_code and not self.outdated:
             self.place.history.saw_written(self.topic, self.partition, answer.base_offset, values)
 
 
@@ -295,6 +302,8 @@ class Consumer(Client):
 
     def _look_at(self, data: PartitionData) -> None:
         history = self.place.history
+        if self.outdated and self.topic in history.powerless:
+            return
         where = f"{self.topic}-{self.partition}"
         if data.error_code:
             code = ErrorCode(data.error_code)
@@ -353,12 +362,13 @@ class OffsetAsker(Client):
     def _answered(self, response: ListOffsetsResponse) -> None:
         found = response.topics[0].partitions[0]
         self.place.note(f"{self.name} {self._timestamp}: {found.error_code} {found.offset}")
-        if not found.error_code:
+        history = self.place.history
+        if not found.error_code and not (self.outdated and self.topic in history.powerless):
             where = f"{self.topic}-{self.partition}"
             if self._timestamp == -1:
-                self.place.history.saw_end(self.topic, self.partition, found.offset, self._floor, "ListOffsets")
+                history.saw_end(self.topic, self.partition, found.offset, self._floor, "ListOffsets")
             elif self._timestamp == -2 and found.offset:
                 raise Violation(f"{where} starts at {found.offset}, though nothing was deleted")
             elif self._timestamp == -3 and found.offset >= 0:
-                self.place.history.saw_end(self.topic, self.partition, found.offset + 1, 0, "ListOffsets -3")
+                history.saw_end(self.topic, self.partition, found.offset + 1, 0, "ListOffsets -3")
         self.later(self.connected, self.random.between(0.02, 0.3))

@@ -26,6 +26,7 @@ class World:
         self.disk.sync_folder("/")
         self.network = SimNetwork(self.timeline, self.random.fork("network"))
         self.history = History(powerless)
+        self.disk.cache_lost = self.history.cache_was_lost
         self.trace: list[str] = []
         self._settings = settings
         self._lives = 0
