@@ -56,7 +56,16 @@ def handle(q: Quorum, *events: Event) -> list[Effect]:
     for event in events:
         effects = q.handle(event)
         q.check_invariants()
-    return effects
+    return Effects(effects)
+
+
+class Effects(list[Effect]):
+    """Equal where the kinds are equal too: named tuples compare as tuples."""
+
+    def __eq__(self, other: object) -> bool:
+        return list.__eq__(self, other) and [*map(type, self)] == [*map(type, other)]
+
+    __hash__ = None
 
 
 def test_single_voter_elects_itself_in_a_new_epoch() -> None:

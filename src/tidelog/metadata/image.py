@@ -36,8 +36,7 @@ class PartitionImage(NamedTuple):
     leader_recovery_state: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     name: str
     id: bytes
     partitions: tuple[PartitionImage, ...]

@@ -1,20 +1,19 @@
 """Who votes in the quorum. A voter is an id and the id of its disk: a node with a wiped disk is another voter."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.wire.uuids import ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaKey:
+class ReplicaKey(NamedTuple):
     """One replica of the metadata log. `directory_id` is zero where it isn't known (kraft.version 0)."""
 
     id: int
     directory_id: bytes = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where a voter listens, under the name of its listener."""
 
     name: str
@@ -22,8 +21,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
 
