@@ -13,6 +13,7 @@ from tidelog.apis.describe_configs import topic_entries
 from tidelog.apis.waiting import decide, defaults_of
 from tidelog.config.setting import ConfigError
 from tidelog.config.topic import check_topic
+from tidelog.controller.configs import check_sizes
 from tidelog.controller.topics import create_topics
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.create_topics import (
@@ -36,6 +37,7 @@ def make_topics(services: Services, request: CreateTopicsRequest) -> Promise[Cre
     config = services.config
 
     def check_configs(topic: str, overrides: Mapping[str, str]) -> None:
+        check_sizes(overrides.values())
         try:
             check_topic(overrides, config)
         except ConfigError as error:

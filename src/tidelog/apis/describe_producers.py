@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61): the producers that partitions remember (KIP-664). Only v0."""
+"""DescribeProducers (key 61): the producers that partitions remember (KIP-664). Only v0.
+
+A partition that is named twice is described once: with many producers the answer would grow out of bounds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_describe(context, topic.name, index) for index in topic.partition_indexes]
+                name=topic.name,
+                partitions=[_describe(context, topic.name, index) for index in dict.fromkeys(topic.partition_indexes)],
             )
             for topic in request.topics
         ]

@@ -6,6 +6,7 @@ users, or null, means all. Only v0.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.wire.errors import ErrorCode
@@ -24,9 +25,9 @@ def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> De
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in context.services.metadata.image.scram.items():
         known.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
-    asked = [user.name for user in request.users or ()]
+    asked = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
-        results=[_result(user, known, twice=asked.count(user) > 1) for user in dict.fromkeys(asked or sorted(known))],
+        results=[_result(user, known, twice=asked[user] > 1) for user in asked or sorted(known)],
     )
 
 

@@ -6,7 +6,8 @@ that a broker doesn't know are kept without effect, since Kafka takes them too (
 Pure: (image, request) -> (records, outcomes).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -70,10 +71,10 @@ def alter_configs(
     """The records, and an outcome for each resource, in order."""
     records: list[Any] = []
     outcomes: list[Outcome] = []
-    keys = [(resource.type, resource.name) for resource in resources]
-    for resource, key in zip(resources, keys, strict=True):
+    counts = Counter((resource.type, resource.name) for resource in resources)
+    for resource in resources:
         try:
-            if keys.count(key) > 1:
+            if counts[resource.type, resource.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records += _alter(image, resource, broker, node_id)
             outcomes.append(Outcome())
@@ -126,6 +127,7 @@ def _check_shape(resource: ResourceChange) -> None:
     null = [change.name for change in resource.changes if change.value is None and change.operation != Operation.DELETE]
     if null:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(null))
+    check_sizes(change.value or "" for change in resource.changes)
 
 
 def _check_own_id(name: str, node_id: int) -> None:
@@ -171,7 +173,7 @@ def _not_a_list(change: Change, *, known: bool, type: int) -> str:
 def _check_topic(image: ClusterImage, name: str, after: Mapping[str, str], broker: BrokerConfig) -> None:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    _check_sizes(after)
+    check_sizes(after.values())
     reason = why_invalid(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
@@ -198,7 +200,7 @@ def _check_broker(
         broker.check_dynamic(default, after if resource.name else {})
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
-    _check_sizes(after)
+    check_sizes(after.values())
     if image.features.get(ELR_VERSION, 0) > 0:
         _check_min_insync(resource, before, after)
 
@@ -216,8 +218,9 @@ def _check_min_insync(resource: ResourceChange, before: Mapping[str, str], after
         )
 
 
-def _check_sizes(after: Mapping[str, str]) -> None:
-    if any(len(value) > VALUE_CHARACTERS_MAX for value in after.values()):
+def check_sizes(values: Iterable[str]) -> None:
+    """Raises where a setting's text is longer than a record can hold, before anything looks into it."""
+    if any(len(value) > VALUE_CHARACTERS_MAX for value in values):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             "The configuration value cannot be added because it exceeds the maximum value size of "
