@@ -1,5 +1,6 @@
 """DescribeConfigs: values, where they come from, what they fall back to, and what isn't told."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -106,6 +107,13 @@ def test_synonyms_documentation_and_other_names_only_where_asked_for() -> None:
 def test_what_can_not_be_described_is_an_error_of_its_own(kind: int, name: str, code: ErrorCode) -> None:
     result = ask(kind, name)
     assert (result.error_code, result.configs) == (code, [])
+
+
+def test_loggers_are_told_with_their_levels() -> None:
+    logging.getLogger("tidelog.test.described").setLevel(logging.ERROR)
+    entry = entries(8, "1")["tidelog.test.described"]
+    assert (entry.value, entry.config_source, entry.read_only) == ("ERROR", 6, False)
+    assert ask(8, "").error_code == ask(8, "2").error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_an_answer_does_not_grow_out_of_bounds() -> None:

@@ -154,6 +154,24 @@ def test_folders_tell_what_was_written(connection: Connection, bootstrap: str, t
     assert 5000 < size() < 6000
 
 
+def test_loggers_change_beside_topics_in_one_request(connection: Connection, topic: str) -> None:
+    def resources(level: str) -> list[dict[str, Any]]:
+        return [
+            {"resource_type": 8, "resource_name": "1", "configs": [{"name": "root", "value": level}]},
+            {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": "segment.ms", "value": "70001"}]},
+            {"resource_type": 8, "resource_name": "2", "configs": [{"name": "root", "value": level}]},
+        ]
+
+    was = described(connection, 8, "1")["root"].value
+    try:
+        answer = connection.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources("ERROR")})
+        assert [one.error_code for one in answer.responses] == [0, 0, ErrorCode.INVALID_REQUEST]
+        assert described(connection, 8, "1")["root"].value == "ERROR"
+        assert described(connection, TOPIC, topic)["segment.ms"].value == "70001"
+    finally:
+        connection.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources(was)[:1]})
+
+
 def test_versions_beyond_what_is_known_are_answered_in_version_0(connection: Connection) -> None:
     connection.send_frame(connection.header(ApiKey.API_VERSIONS, 99, 7))
     frame = connection.read_frame()

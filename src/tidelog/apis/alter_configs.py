@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange, alter_configs
+from tidelog.apis.altering import alter
+from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: AlterConfigsRequest) -> Promise[AlterConfigsResponse]:
-    services = context.services
     changes = [
         ResourceChange(
             resource.resource_type,
@@ -45,8 +45,4 @@ def handle(context: Context, request: AlterConfigsRequest) -> Promise[AlterConfi
             ]
         )
 
-    return services.controller.submit(
-        lambda image, now_ms: alter_configs(
-            image, changes, broker=services.config, node_id=services.node_id, validate_only=request.validate_only
-        )
-    ).map(answer)
+    return alter(context, changes, validate_only=request.validate_only).map(answer)

@@ -2,8 +2,8 @@
 
 A setting's source is the first of: the topic's own, the broker's own dynamic one, the dynamic default of all brokers,
 what the broker was started with, the default. Its synonyms are all of these that are there, in that order. A broker
-is asked for itself by its id, and by "" for the dynamic defaults of all. A name that isn't known may hold a secret:
-its value isn't told.
+is asked for itself by its id, and by "" for the dynamic defaults of all. A broker's loggers are
+a resource too. A name that isn't known may hold a secret: its value isn't told.
 
 v1 tells synonyms, v3 types and documentation, v4 is flexible.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.apis.loggers import LOGGER_RESOURCE, levels
 from tidelog.config.broker import BrokerConfig, synonyms
 from tidelog.config.setting import Setting, Value
 from tidelog.config.topic import BROKER_SYNONYMS, TopicConfig, resolve_topic
@@ -36,6 +37,7 @@ FROM_BROKER = 2
 FROM_ALL_BROKERS = 3
 FROM_START = 4
 FROM_DEFAULT = 5
+FROM_LOGGER = 6
 UNKNOWN_TYPE = 0
 RESOURCES_MAX = 5000
 """Resources that one request may describe: each takes some 40 times the bytes of its name in the answer."""
@@ -68,6 +70,8 @@ def _describe(
             entries = _topic_entries(context, resource.resource_name)
         elif resource.resource_type == BROKER_RESOURCE:
             entries = _broker_entries(context, resource.resource_name)
+        elif resource.resource_type == LOGGER_RESOURCE:
+            entries = _logger_entries(context, resource.resource_name)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
     except KafkaError as error:
@@ -78,7 +82,7 @@ def _describe(
         if not asked or entry.name in asked:
             if not request.include_synonyms:
                 entry.synonyms = []
-            if not request.include_documentation:
+            if not request.include_documentation and resource.resource_type != LOGGER_RESOURCE:
                 entry.documentation = None
             result.configs.append(entry)
     return result
@@ -117,17 +121,32 @@ def _broker_entries(context: Context, name: str) -> Iterable[DescribeConfigsReso
     default = image.configs.get((BROKER_RESOURCE, ""), {})
     if not name:
         return _dynamic_defaults(config, default)
+    _check_id(context, name, " or empty string,")
+    own = image.configs.get((BROKER_RESOURCE, name), {})
+    return _all_of_broker(config, default, own)
+
+
+def _check_id(context: Context, name: str, otherwise: str) -> None:
+    """A broker describes itself only."""
+    node_id = context.services.node_id
     try:
         broker_id = int(name)
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
-    if broker_id != context.services.node_id:
+    if broker_id != node_id:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.services.node_id} or empty string, but received {name}",
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}{otherwise} but received {name}"
         )
-    own = image.configs.get((BROKER_RESOURCE, name), {})
-    return _all_of_broker(config, default, own)
+
+
+def _logger_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_id(context, name, "")
+    return [
+        DescribeConfigsResourceResult(name=logger, value=level, config_source=FROM_LOGGER)
+        for logger, level in levels().items()
+    ]
 
 
 def _all_of_broker(

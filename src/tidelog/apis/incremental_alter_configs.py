@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.controller.configs import Change, Outcome, ResourceChange, alter_configs
+from tidelog.apis.altering import alter
+from tidelog.controller.configs import Change, Outcome, ResourceChange
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Promise[IncrementalAlterConfigsResponse]:
-    services = context.services
     changes = [
         ResourceChange(
             resource.resource_type,
@@ -43,8 +43,4 @@ def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Promise
             ]
         )
 
-    return services.controller.submit(
-        lambda image, now_ms: alter_configs(
-            image, changes, broker=services.config, node_id=services.node_id, validate_only=request.validate_only
-        )
-    ).map(answer)
+    return alter(context, changes, validate_only=request.validate_only).map(answer)

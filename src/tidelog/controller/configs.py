@@ -24,7 +24,7 @@ from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 VALUE_CHARACTERS_MAX = 32_767
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-_WITHOUT_SETTINGS = {8: "Loggers", 16: "Client metrics subscriptions", 32: "Groups"}
+_WITHOUT_SETTINGS = {16: "Client metrics subscriptions", 32: "Groups"}
 """Resources that Kafka has settings for and Tidelog doesn't."""
 
 
@@ -71,13 +71,11 @@ def alter_configs(
     """The records, and an outcome for each resource, in order."""
     records: list[Any] = []
     outcomes: list[Outcome] = []
-    counts = Counter((resource.type, resource.name) for resource in resources)
-    for resource in resources:
+    for resource, wrong in zip(resources, check_resources(resources), strict=True):
         try:
-            if counts[resource.type, resource.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _alter(image, resource, broker, node_id)
-            outcomes.append(Outcome())
+            if wrong is None:
+                records += _alter(image, resource, broker, node_id)
+            outcomes.append(wrong or Outcome())
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
     if validate_only:
@@ -91,8 +89,22 @@ def alter_configs(
     return records, outcomes
 
 
+def check_resources(resources: Sequence[ResourceChange]) -> list[Outcome | None]:
+    """What can be said of each resource without looking at the cluster; None where it seems right."""
+    counts = Counter((resource.type, resource.name) for resource in resources)
+    outcomes: list[Outcome | None] = []
+    for resource in resources:
+        try:
+            if counts[resource.type, resource.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_shape(resource)
+            outcomes.append(None)
+        except KafkaError as error:
+            outcomes.append(Outcome(error.code, error.message))
+    return outcomes
+
+
 def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, node_id: int) -> list[Any]:
-    _check_shape(resource)
     if resource.type == TOPIC_RESOURCE:
         schema: Mapping[str, Setting] = TopicConfig.SETTINGS
     elif resource.type == BROKER_RESOURCE:
