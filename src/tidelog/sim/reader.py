@@ -4,7 +4,7 @@ from tidelog.sim.checkers import Violation
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.random import SimRandom
 from tidelog.sim.workloads import RETRY_S, Client, Place, fetched_bytes
-from tidelog.wire.batch import check, iterate, records
+from tidelog.wire.batch import BatchHeader, check, iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.wire.messages.list_offsets import (
@@ -18,16 +18,18 @@ REFUSALS_MAX = 20
 
 
 class WholeReader(Client):
-    """`values` are those of all records, by offset. With `damaged`, a batch with a wrong checksum is passed over and
-    its base offset noted, and `refused` is set where the broker won't serve the partition at all."""
+    """`values` are those of all records. The batch `damaged` must have a wrong checksum and is passed over.
+
+    `refused` is set where the broker won't serve a damaged partition at all.
+    """
 
     def __init__(
-        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, *, damaged: bool = False
+        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, damaged: BatchHeader | None = None
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.values: list[bytes] = []
-        self.bad_offsets: set[int] = set()
+        self.found_damage = False
         self.done = False
         self.refusals = 0
         self._damaged = damaged
@@ -37,7 +39,7 @@ class WholeReader(Client):
 
     @property
     def refused(self) -> bool:
-        return self._damaged and self.refusals > REFUSALS_MAX
+        return self._damaged is not None and self.refusals > REFUSALS_MAX
 
     def connected(self, connection: ClientConnection) -> None:
         if self._end < 0:
@@ -74,18 +76,31 @@ class WholeReader(Client):
             return
         buffer = fetched_bytes(data)
         for header in iterate(buffer):
-            if header.next_offset <= self._position:
-                continue
-            if header.base_offset > self._position:
-                raise Violation(f"{where} skips from {self._position} to {header.base_offset}")
-            try:
-                check(buffer, header, len(buffer))
-                found = [(record.offset, record.value or b"") for record in records(buffer, header)]
-            except KafkaError as error:
-                if not self._damaged:
-                    raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
-                self.bad_offsets.add(header.base_offset)
-                found = []
-            self.values += [value for offset, value in found if offset >= self._position]
-            self._position = header.next_offset
+            self._take(where, buffer, header)
         self.later(self.connected, 0.0 if buffer else RETRY_S)
+
+    def _take(self, where: str, buffer: bytes, header: BatchHeader) -> None:
+        if self._damaged is not None and header.base_offset == self._damaged.base_offset:
+            self._pass_over(where, buffer, header, self._damaged)
+            return
+        if header.next_offset <= self._position:
+            return
+        if header.base_offset > self._position:
+            raise Violation(f"{where} skips from {self._position} to {header.base_offset}")
+        try:
+            check(buffer, header, len(buffer))
+            found = [(record.offset, record.value or b"") for record in records(buffer, header)]
+        except KafkaError as error:
+            raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
+        self.values += [value for offset, value in found if offset >= self._position]
+        self._position = header.next_offset
+
+    def _pass_over(self, where: str, buffer: bytes, header: BatchHeader, intact: BatchHeader) -> None:
+        """The damaged batch: no client can take it for a good one."""
+        try:
+            check(buffer, header, len(buffer))
+        except KafkaError:
+            self.found_damage = True
+            self._position = max(self._position, intact.next_offset)
+        else:
+            raise Violation(f"{where} gave the damaged batch at offset {header.base_offset} as if it were sound")
