@@ -34,6 +34,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+EPOCHS_FROM = 4
 READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -74,7 +75,9 @@ def _one(
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = context.services.replicas.get(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
-        response.timestamp, response.offset, response.leader_epoch = _find(partition, request, asked.timestamp)
+        response.timestamp, response.offset, leader_epoch = _find(partition, request, asked.timestamp)
+        if context.version >= EPOCHS_FROM:
+            response.leader_epoch = leader_epoch
     except KafkaError as error:
         response.error_code = error.code
     except Exception:
