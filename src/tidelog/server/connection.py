@@ -157,6 +157,10 @@ class Connection:
                 self._take(shared, 0, len(left) + count)
         except MalformedError as error:
             self.close(str(error))
+        except Exception:
+            # A bug of ours: the client can't be answered in order any more, so it must not wait for ever.
+            self.close("an internal error, which the log tells next")
+            raise
 
     def _fill_frame(self, frame: memoryview, count: int) -> None:
         filled = self._frame_filled = self._frame_filled + count

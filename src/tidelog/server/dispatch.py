@@ -109,10 +109,10 @@ class Dispatch:
         )
         try:
             response = api.handle(context, request)
+            if isinstance(response, api.response):
+                return _frame(api, correlation, api.encode(response))
         except Exception as error:
             return self._failed(api, context, error)
-        if isinstance(response, api.response):
-            return _frame(api, correlation, api.encode(response))
         if isinstance(response, Promise):
             ahead = key == ApiKey.PRODUCE
             promised = cast("Promise[Any]", response)

@@ -50,7 +50,7 @@ class Outbox:
             return
         if self._queue:
             self._queue.extend(answer)
-        elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN:
+        elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN and type(answer[2]) is bytes:
             self._send_three(answer)
         else:
             self._queue.extend(answer)
