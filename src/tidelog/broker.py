@@ -70,6 +70,7 @@ class Broker:
         identity = self._open_folders(store)
         self._store = store
         follower = Follower()
+        follower.subscribe(self._configs_changed)  # first: others read the settings that it puts in force
         raft = self._raft = self._make_raft(identity, store)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), self._defaults())
@@ -94,7 +95,6 @@ class Broker:
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
         )
-        follower.subscribe(self._configs_changed)
         started: Promise[None] = Promise()
 
         def failing(promise: Promise[None]) -> bool:

@@ -1,48 +1,110 @@
-"""The real loop: blocking work runs elsewhere, and its outcome comes back to the loop's thread."""
+"""The real loop: order, timers, sockets, blocking work that comes back to the loop's thread, signals."""
 
-import asyncio
+import os
+import signal
+import socket
 import threading
 
-from tidelog.env.real import RealRandom, real_environment
+import pytest
+
+from tidelog.env.promise import Promise
+from tidelog.env.real import RealRandom
+from tidelog.env.real_loop import CANCELLED_MAX, RealLoop
 
 
-def run(scenario) -> None:
-    loop = asyncio.new_event_loop()
-    try:
-        scenario(real_environment(loop), loop)
-        loop.call_later(10, loop.stop)
+@pytest.fixture
+def loop():
+    made = RealLoop()
+    yield made
+    made.close()
+
+
+def test_callbacks_run_in_order_and_those_they_add_in_the_next_turn(loop):
+    seen = []
+    loop.call_soon(lambda: (seen.append(1), loop.call_soon(seen.append, 3)))
+    loop.call_soon(seen.append, 2)
+    loop.run_once(wait=False)
+    assert seen == [1, 2]
+    loop.run_once(wait=False)
+    assert seen == [1, 2, 3]
+
+
+def test_timers_run_when_due_in_their_order_and_not_when_cancelled(loop):
+    seen = []
+    last: Promise[None] = Promise()
+    loop.call_later(0.02, lambda: (seen.append("late"), last.resolve(None)))
+    loop.call_later(0.0, seen.append, "first")
+    loop.call_later(0.0, seen.append, "second")
+    loop.call_later(0.001, seen.append, "never").cancel()
+    loop.run_until(last)
+    assert seen == ["first", "second", "late"]
+
+
+def test_cancelled_timers_do_not_pile_up(loop):
+    for _ in range(10 * CANCELLED_MAX):
+        loop.call_later(3600, print).cancel()
+    assert len(loop._timers) <= 2 * CANCELLED_MAX
+
+
+def test_a_callback_that_fails_is_logged_and_the_loop_goes_on(loop, caplog):
+    seen = []
+    loop.call_soon(lambda: 1 // 0)
+    loop.call_soon(seen.append, "after")
+    loop.run_once(wait=False)
+    assert seen == ["after"]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_sockets_tell_when_they_can_be_read_and_written(loop):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        seen = []
+        loop.add_reader(ours, lambda: seen.append(ours.recv(10)))
+        loop.run_once(wait=False)
+        assert seen == []
+        theirs.send(b"hello")
+        loop.run_once(wait=False)
+        assert seen == [b"hello"]
+        loop.add_writer(ours, lambda: (seen.append("writable"), loop.remove_writer(ours)))
+        loop.run_once(wait=False)
+        loop.run_once(wait=False)
+        assert seen == [b"hello", "writable"]
+        theirs.close()
+        loop.run_once(wait=False)
+        assert seen == [b"hello", "writable", b""]
+        loop.remove_reader(ours)
+        loop.run_once(wait=False)
+        assert seen == [b"hello", "writable", b""]
+
+
+def test_blocking_work_comes_back_on_the_loops_thread(loop):
+    settled_in = []
+    working = loop.run_blocking(threading.get_ident)
+    working.on_done(lambda _: settled_in.append(threading.get_ident()))
+    assert loop.run_until(working) != threading.get_ident()
+    assert settled_in == [threading.get_ident()]
+
+
+def test_an_error_of_blocking_work_comes_back_too(loop):
+    with pytest.raises(ZeroDivisionError):
+        loop.run_until(loop.run_blocking(lambda: 1 // 0))
+
+
+def test_what_takes_too_long_is_told(loop):
+    with pytest.raises(TimeoutError, match=r"within 0\.01 s"):
+        loop.run_until(Promise(), timeout_s=0.01)
+
+
+def test_a_signal_comes_as_a_callback():
+    seen = []
+    child = os.fork()
+    if not child:  # in a process of its own: signal handlers are for the main thread and for good
+        loop = RealLoop()
+        loop.add_signal_handler(signal.SIGUSR1, lambda: (seen.append(1), loop.stop()))
+        os.kill(os.getpid(), signal.SIGUSR1)
         loop.run_forever()
-    finally:
-        loop.close()
-
-
-def test_blocking_work_comes_back_on_the_loops_thread():
-    seen = []
-
-    def scenario(env, loop):
-        def done(promise):
-            seen.append((promise.result() != threading.get_ident(), threading.get_ident() == main))
-            loop.stop()
-
-        main = threading.get_ident()
-        env.loop.run_blocking(threading.get_ident).on_done(done)
-
-    run(scenario)
-    assert seen == [(True, True)]
-
-
-def test_an_error_of_blocking_work_comes_back_too():
-    seen = []
-
-    def scenario(env, loop):
-        def done(promise):
-            seen.append(type(promise.error))
-            loop.stop()
-
-        env.loop.run_blocking(lambda: 1 // 0).on_done(done)
-
-    run(scenario)
-    assert seen == [ZeroDivisionError]
+        os._exit(7 if seen == [1] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_uuids_are_of_version_four_and_never_look_like_an_option():

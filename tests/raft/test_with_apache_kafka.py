@@ -1,6 +1,5 @@
 """Our metadata in Apache Kafka's hands, and its in ours."""
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from tidelog.controller.leaders import Defaults
 from tidelog.controller.topics import create_partitions, create_topics, delete_topics
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
+from tidelog.env.real_loop import RealLoop
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage
@@ -42,7 +42,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.loop = asyncio.new_event_loop()
+        self.loop = RealLoop()
         self.env = real_environment(self.loop)
         self.config = BrokerConfig.parse({"log.dirs": str(folder)})
         endpoint = Endpoint("CONTROLLER", "localhost", 9093)
@@ -67,10 +67,7 @@ class Node:
         return self.follower.image
 
     def wait(self, promise: Promise[T]) -> T:
-        future = self.loop.create_future()
-        promise.on_done(lambda _: future.set_result(None))
-        self.loop.run_until_complete(asyncio.wait_for(future, 30))
-        return promise.result()
+        return self.loop.run_until(promise)
 
     def submit(self, decide: Callable[[ClusterImage, int], tuple[Sequence[Record], T]]) -> T:
         return self.wait(self.controller.submit(decide))

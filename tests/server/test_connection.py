@@ -4,14 +4,13 @@ The host here answers each frame with what the frame itself says: `now:X` with X
 completes it, `ahead:X` likewise without holding back later frames, `none:` with nothing.
 """
 
-import asyncio
 import socket
 import struct
 from contextlib import suppress
 
 import pytest
 
-from tidelog.env.real import real_environment
+from tidelog.env.real_loop import RealLoop
 from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
 
@@ -66,18 +65,17 @@ class Pair:
     """A client's blocking end, and the connection at the other."""
 
     def __init__(self, **options) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = RealLoop()
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.settimeout(5)
-        self.host = Host(real_environment(self.loop).loop, **options)
+        self.host = Host(self.loop, **options)
         self.connection = Connection(self.host, ours, "peer", "PLAINTEXT", 1, 0.0)
         self._received = b""
 
     def turn(self, times: int = 5) -> None:
         for _ in range(times):
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
+            self.loop.run_once(wait=False)
 
     def send(self, data: bytes) -> None:
         view = memoryview(data)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.apis.deadlines import Deadlines
     from tidelog.apis.fetch.sessions import FetchSessions
+    from tidelog.apis.producer_ids import ProducerIds
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.controller import Controller
-    from tidelog.apis.producer_ids import ProducerIds
     from tidelog.env import Environment
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower

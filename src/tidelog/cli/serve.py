@@ -4,7 +4,6 @@ What it promises to whoever starts it: one line on stdout when clients are serve
 that say what to do; exit code 0 after SIGTERM or SIGINT. Imports are kept lean, since each start pays for them.
 """
 
-import asyncio
 import errno
 import gc
 import logging
@@ -21,6 +20,7 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.setting import ConfigError
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
+from tidelog.env.real_loop import RealLoop
 from tidelog.log.checkpoints import CheckpointError
 from tidelog.raft.folder import FolderError
 
@@ -43,7 +43,7 @@ def run(given: Given) -> int:
     for warning in warnings:
         log.warning(warning)
     _allow_many_files()
-    loop = asyncio.new_event_loop()
+    loop = RealLoop()
     try:
         return _Serving(loop, config).run()
     finally:
@@ -53,7 +53,7 @@ def run(given: Given) -> int:
 class _Serving:
     """One broker's life: started, ready, asked to stop, stopped."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+    def __init__(self, loop: RealLoop, config: BrokerConfig) -> None:
         self._loop = loop
         self._config = config
         self._broker = Broker(real_environment(loop), config)
@@ -113,7 +113,9 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
         return f"the broker did not start: {type(error).__name__}: {error}"
     where = ", ".join(str(listener) for listener in config.listener_list)
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: the port is in use: stop what listens there, or choose another with --listen (0: any free one)"
+        return (
+            f"{where}: the port is in use: stop what listens there, or choose another with --listen (0: any free one)"
+        )
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: this machine has no such address: choose one of its own with --listen"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename is not None:

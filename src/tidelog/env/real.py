@@ -1,6 +1,5 @@
 """The real environment, made once a process by whoever starts a broker."""
 
-import asyncio
 import os
 import random
 import time
@@ -38,7 +37,5 @@ class RealRandom:
                 return bytes(drawn)
 
 
-def real_environment(loop: asyncio.AbstractEventLoop) -> Environment:
-    return Environment(
-        clock=RealClock(), loop=RealLoop(loop), disk=RealDisk(), network=RealNetwork(), random=RealRandom()
-    )
+def real_environment(loop: RealLoop) -> Environment:
+    return Environment(clock=RealClock(), loop=loop, disk=RealDisk(), network=RealNetwork(), random=RealRandom())

@@ -1,32 +1,140 @@
-"""The real loop: asyncio's selector loop, and a few threads for what would block it."""
+"""The real loop: epoll, timers, and a few threads for what would block.
 
-import asyncio
+asyncio's loop would do, but it spends as much on each event (a handle, a context, a selector key) as a small request
+costs in all, and importing it takes a fifth of the start: docs/decisions has the figures. What a broker needs of a loop
+is this little.
+"""
+
+import logging
+import os
+import select
+import signal
+import socket
 import threading
+from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from time import monotonic
+from types import FrameType
+from typing import Any, TypeVar
 
-from tidelog.env.loop import Timer
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
 
 T = TypeVar("T")
 
 THREADS_MAX = 4
+CANCELLED_MAX = 1000
+"""Cancelled timers that may lie about; beyond it, and beyond half of all, they are cleared away."""
+
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+
+log = logging.getLogger("tidelog.loop")
+
+
+class RealTimer:
+    """A callback to come."""
+
+    __slots__ = ("_loop", "args", "callback", "cancelled", "order", "when")
+
+    def __init__(
+        self, loop: "RealLoop", when: float, order: int, callback: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        self._loop = loop
+        self.when = when
+        self.order = order
+        self.callback = callback
+        self.args = args
+        self.cancelled = False
+
+    def __lt__(self, other: "RealTimer") -> bool:
+        return (self.when, self.order) < (other.when, other.order)
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._loop.timer_cancelled()
 
 
 class RealLoop:
-    """Callbacks on asyncio's loop. `add_reader` on raw sockets costs a third of what asyncio's protocols do."""
+    """One thread runs all callbacks. An exception in one is logged, and the loop goes on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._work: SimpleQueue[tuple[Callable[[], Any], Promise[Any]]] = SimpleQueue()
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._masks: dict[int, int] = {}
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
+        self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._timers: list[RealTimer] = []
+        self._timers_made = 0
+        self._timers_cancelled = 0
+        self._stopping = False
+        self._work: SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = SimpleQueue()
+        self._done: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._threads = 0
         self._busy = 0
-        self.call_soon = loop.call_soon
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # rung by threads
+        self._watch(self._bell, self._readers, _READ, self._answer_bell)
+        self._signals: tuple[socket.socket, socket.socket] | None = None
+        self._signal_handlers: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
 
-    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> Timer:
-        return self._loop.call_later(delay_s, callback, *args)
+    # -- callbacks and timers
+
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        self._soon.append((callback, args))
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> RealTimer:
+        self._timers_made += 1
+        timer = RealTimer(self, monotonic() + max(delay_s, 0.0), self._timers_made, callback, args)
+        heappush(self._timers, timer)
+        return timer
+
+    def timer_cancelled(self) -> None:
+        self._timers_cancelled += 1
+        if self._timers_cancelled > CANCELLED_MAX and self._timers_cancelled > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if not timer.cancelled]
+            heapify(self._timers)
+            self._timers_cancelled = 0
+
+    # -- sockets
+
+    def add_reader(self, sock: Socket, callback: Callable[[], None]) -> None:
+        self._watch(sock.fileno(), self._readers, _READ, callback)
+
+    def remove_reader(self, sock: Socket) -> None:
+        self._unwatch(sock.fileno(), self._readers, _READ)
+
+    def add_writer(self, sock: Socket, callback: Callable[[], None]) -> None:
+        self._watch(sock.fileno(), self._writers, _WRITE, callback)
+
+    def remove_writer(self, sock: Socket) -> None:
+        self._unwatch(sock.fileno(), self._writers, _WRITE)
+
+    def _watch(
+        self, fd: int, callbacks: dict[int, Callable[[], None]], event: int, callback: Callable[[], None]
+    ) -> None:
+        callbacks[fd] = callback
+        mask = self._masks.get(fd, 0)
+        if not mask:
+            self._epoll.register(fd, event)
+        elif not mask & event:
+            self._epoll.modify(fd, mask | event)
+        self._masks[fd] = mask | event
+
+    def _unwatch(self, fd: int, callbacks: dict[int, Callable[[], None]], event: int) -> None:
+        if callbacks.pop(fd, None) is None:
+            return
+        mask = self._masks[fd] & ~event
+        if mask:
+            self._masks[fd] = mask
+            self._epoll.modify(fd, mask)
+        else:
+            del self._masks[fd]
+            self._epoll.unregister(fd)
+
+    # -- work that would block
 
     def run_blocking(self, work: Callable[[], T]) -> Promise[T]:
         promise: Promise[T] = Promise()
@@ -38,30 +146,113 @@ class RealLoop:
         return promise
 
     def _serve(self) -> None:
-        while True:
-            work, promise = self._work.get()
+        while (job := self._work.get()) is not None:
+            work, promise = job
             try:
                 settle, outcome = promise.resolve, work()
             except BaseException as error:
                 settle, outcome = promise.fail, error
+            self._done.append((settle, outcome))
+            os.eventfd_write(self._bell, 1)
+            del job, work, promise, settle, outcome
+
+    def _answer_bell(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._done:
+            settle, outcome = self._done.popleft()
+            self._busy -= 1
+            self._call(settle, (outcome,))
+
+    # -- signals
+
+    def add_signal_handler(self, number: int, callback: Callable[..., None], *args: Any) -> None:
+        """Call back on the loop when the process gets the signal. For the main thread only."""
+        if self._signals is None:
+            self._signals = ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+            self._watch(ours.fileno(), self._readers, _READ, self._signalled)
+        self._signal_handlers[number] = callback, args
+        signal.signal(number, _wake_only)
+
+    def _signalled(self) -> None:
+        assert self._signals is not None
+        for number in self._signals[0].recv(4096):
+            found = self._signal_handlers.get(number)
+            if found is not None:
+                self._call(*found)
+
+    # -- running
+
+    def run_forever(self) -> None:
+        """Until `stop`."""
+        self._stopping = False
+        while not self._stopping:
+            self.run_once()
+
+    def run_until(self, promise: Promise[T], timeout_s: float = 30.0) -> T:
+        """Run until the promise is settled, and give its result. TimeoutError where it isn't in time."""
+        deadline = self.call_later(timeout_s, lambda: None)
+        while not promise.done:
+            if monotonic() >= deadline.when:
+                raise TimeoutError(f"nothing came within {timeout_s} s")
+            self.run_once()
+        deadline.cancel()
+        return promise.result()
+
+    def run_once(self, *, wait: bool = True) -> None:
+        """One turn: callbacks that are due, then sockets, then timers. `wait`: for something, where nothing is due."""
+        soon = self._soon
+        for _ in range(len(soon)):
+            self._call(*soon.popleft())
+        if soon or not wait or self._stopping:
+            timeout = 0.0
+        elif self._timers:
+            timeout = max(0.0, self._timers[0].when - monotonic())
+        else:
+            timeout = -1
+        readers, writers = self._readers, self._writers
+        for fd, event in self._epoll.poll(timeout):
             try:
-                self._loop.call_soon_threadsafe(self._settle, settle, outcome)
-            except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
-                return
-            del work, promise, settle, outcome
+                # A peer that hung up is found by reading or writing, whichever is waited for.
+                if event & ~_WRITE and (callback := readers.get(fd)) is not None:
+                    callback()
+                if event & ~_READ and (callback := writers.get(fd)) is not None:
+                    callback()
+            except Exception:
+                log.exception("a callback for a socket failed")
+        timers = self._timers
+        if timers:
+            now = monotonic()
+            while timers and timers[0].when <= now:
+                timer = heappop(timers)
+                if timer.cancelled:
+                    self._timers_cancelled -= 1
+                else:
+                    timer.cancelled = True
+                    self._call(timer.callback, timer.args)
+                    timers = self._timers
 
-    def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
-        self._busy -= 1
-        settle(outcome)
+    def stop(self) -> None:
+        self._stopping = True
 
-    def add_reader(self, sock: Socket, callback: Callable[[], None]) -> None:
-        self._loop.add_reader(cast(Any, sock), callback)
+    def close(self) -> None:
+        """Let go of what it holds. Threads end with the work that they are at."""
+        for _ in range(self._threads):
+            self._work.put(None)
+        if self._signals is not None:
+            signal.set_wakeup_fd(-1)
+            for sock in self._signals:
+                sock.close()
+        self._epoll.close()
 
-    def remove_reader(self, sock: Socket) -> None:
-        self._loop.remove_reader(cast(Any, sock))
+    def _call(self, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        try:
+            callback(*args)
+        except Exception:
+            log.exception("a callback failed")
 
-    def add_writer(self, sock: Socket, callback: Callable[[], None]) -> None:
-        self._loop.add_writer(cast(Any, sock), callback)
 
-    def remove_writer(self, sock: Socket) -> None:
-        self._loop.remove_writer(cast(Any, sock))
+def _wake_only(number: int, frame: FrameType | None) -> None:
+    """The loop hears of the signal by its wake-up socket; this keeps Python's own handler from acting."""
