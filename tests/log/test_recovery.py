@@ -4,6 +4,7 @@ import pytest
 from tests.batches import Producer
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
+from tidelog.log import upkeep
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -46,6 +47,15 @@ def test_a_stop_without_a_word_leaves_no_mark(shore: Shore) -> None:
     shore.restart()
     shore.kill()
     assert shore.store.broker_epoch is None
+
+
+def test_the_topic_is_named_once_however_often_it_starts(shore: Shore) -> None:
+    fill(shore.log(), 3)
+    shore.kill()
+    shore.log()
+    shore.kill()
+    written = shore.disk.read_whole(f"{shore.log().folder}/partition.metadata")
+    assert written == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
 
 
 def test_a_killed_broker_finds_everything_in_the_page_cache(shore: Shore) -> None:
@@ -256,7 +266,7 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Sh
     assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_recovery_point_moves_on_by_itself(sim: Shore) -> None:
+def test_the_recovery_point_moves_on_by_itself(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = sim.log()
     append(log, b"a")
     sim.settle(30)
@@ -268,10 +278,13 @@ def test_the_recovery_point_moves_on_by_itself(sim: Shore) -> None:
         append(log, big)
     sim.settle(2)
     assert log.recovery_point >= 7, "64 MB are enough for a flush"
-    for _ in range(10):
-        send(log, batch(*[b""] * 6000))
+    monkeypatch.setattr(upkeep, "BATCHES_MAX", 30)
+    other = sim.log("other")
+    fill(log, 40)
+    append(other, b"x")
     sim.settle(3)
-    assert log.recovery_point == log.log_end, "so are many records"
+    assert log.recovery_point == log.log_end, "so are many batches"
+    assert other.recovery_point == 0, "a log with few of them can wait"
 
 
 def test_only_the_snapshots_that_are_needed_stay(shore: Shore) -> None:

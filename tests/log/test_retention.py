@@ -161,6 +161,19 @@ def test_truncation_forgets_everything_from_an_offset_on(shore: Shore) -> None:
         assert values(log)[-1] == (target, b"new")
 
 
+def test_a_power_loss_right_after_a_truncation_is_no_damage(sim: Shore) -> None:
+    for target in (45, 30, 12, 1, 0):
+        log = sim.log(**SMALL)
+        fill(log, 50 - log.log_end)
+        sim.flush(log)
+        assert log.recovery_point == 50
+        log.truncate_to(target)
+        sim.power_loss()
+        log = sim.log(**SMALL)
+        assert log.offline is None
+        assert target <= log.log_end <= 50
+
+
 def test_truncation_at_or_above_the_end_changes_nothing(shore: Shore) -> None:
     log = shore.log(**SMALL)
     fill(log, 20)

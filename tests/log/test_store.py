@@ -42,6 +42,26 @@ def test_a_deleted_log_leaves_its_name_at_once_and_its_files_later(shore: Shore)
     assert values(shore.log(topic_id=bytes(15) + b"\x02")) == [(0, b"new")]
 
 
+def test_what_was_known_of_a_deleted_log_never_counts_for_a_new_one_of_its_name(sim: Shore) -> None:
+    log = sim.log()
+    for _ in range(50):
+        append(log, b"old")
+    sim.flush(log)
+    log.delete_before(40)
+    sim.settle(1)
+    for life in range(2, 6):
+        sim.store.delete("tide", 0, log.topic_id)
+        log = sim.log(topic_id=bytes(15) + bytes((life,)))
+        append(log, b"new")
+        sim.commit(log)
+        sim.power_loss()
+        log = sim.log(topic_id=bytes(15) + bytes((life,)))
+        assert (log.offline, log.log_start, values(log)) == (None, 0, [(0, b"new")])
+        for _ in range(10):
+            append(log, b"more")
+        sim.flush(log)
+
+
 def test_a_log_on_disk_that_nobody_opened_can_be_deleted(shore: Shore) -> None:
     append(shore.log(), b"a")
     shore.restart()

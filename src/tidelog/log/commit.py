@@ -14,12 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.checkpoints import PARTITION_METADATA
+from tidelog.log.names import LOG
+from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.env import Environment
-    from tidelog.env.disk import Disk, File
+    from tidelog.env.disk import Disk
     from tidelog.env.promise import Promise
-    from tidelog.log.files import OpenFiles
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
 
@@ -38,13 +39,16 @@ class Mark(NamedTuple):
     sealed: list[Segment]
 
 
-def sync(disk: Disk, root: str, files: list[File], folders: list[str]) -> None:
-    """Make the files' contents, then the folders' names, durable. Blocks; touches nothing that the loop owns."""
-    if len(files) + len(folders) > SYNC_EACH_MAX:
+def sync(disk: Disk, root: str, paths: list[str], folders: list[str]) -> None:
+    """Make the files' contents, then the folders' names, durable. Blocks; touches nothing that the loop owns.
+
+    Files are opened here, a few at most: an error that the kernel has noted for one since is reported all the same.
+    """
+    if len(paths) + len(folders) > SYNC_EACH_MAX:
         disk.sync_all(root)
         return
-    for file in files:
-        file.sync()
+    for path in paths:
+        disk.open(path).sync()
     for folder in folders:
         disk.sync_folder(folder)
 
@@ -52,11 +56,10 @@ def sync(disk: Disk, root: str, files: list[File], folders: list[str]) -> None:
 class GroupCommit:
     """One sync at a time for all logs; `request` gathers."""
 
-    __slots__ = ("_env", "_files", "_scheduled", "_syncing", "_waiting")
+    __slots__ = ("_env", "_scheduled", "_syncing", "_waiting")
 
-    def __init__(self, env: Environment, files: OpenFiles) -> None:
+    def __init__(self, env: Environment) -> None:
         self._env = env
-        self._files = files
         self._waiting: list[Log] = []
         self._scheduled = False
         self._syncing = False
@@ -79,44 +82,21 @@ class GroupCommit:
         self._scheduled = False
         logs, self._waiting = self._waiting, []
         marks: list[Mark] = []
-        work: dict[str, tuple[list[File], list[str]]] = {}
+        work: dict[str, tuple[list[str], list[str]]] = {}
         for log in logs:
             log._requested = False
             if log.offline is None:
-                self._mark(log, marks, work)
+                marks.append(_mark(log, *work.setdefault(log.root, ([], []))))
         if not marks:
             return
         self._syncing = True
         disk = self._env.disk
 
         def work_off_loop() -> None:
-            for root, (files, folders) in work.items():
-                sync(disk, root, files, folders)
+            for root, (paths, folders) in work.items():
+                sync(disk, root, paths, folders)
 
         self._env.loop.run_blocking(work_off_loop).on_done(lambda promise: self._done(marks, promise))
-
-    def _mark(self, log: Log, marks: list[Mark], work: dict[str, tuple[list[File], list[str]]]) -> None:
-        """Note how far the log is written, and what must be synced for that."""
-        files, folders = work.setdefault(log.root, ([], []))
-        active = log._active
-        try:
-            if active is not None and log.log_end > log._synced_end:
-                files.append(self._files.open(active))
-            files += [self._files.open(segment) for segment in log._sealed_unsynced]
-            if log._new_folder and log.segments:
-                path = f"{log.folder}/{PARTITION_METADATA}"
-                if self._env.disk.exists(path):
-                    files.append(self._env.disk.open(path))
-        except OSError as error:
-            log.go_offline(f"opening {log.folder} for a sync failed: {error}")
-            return
-        if log._new_names:
-            folders.append(log.folder)
-        if log._new_folder and log.root not in folders:
-            folders.append(log.root)
-        log._new_names = log._new_folder = False
-        size = 0 if active is None else active.size
-        marks.append(Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced)))
 
     def _done(self, marks: list[Mark], promise: Promise[None]) -> None:
         self._syncing = False
@@ -138,3 +118,20 @@ class GroupCommit:
         if self._waiting and not self._scheduled:
             self._scheduled = True
             self._env.loop.call_soon(self._start)
+
+
+def _mark(log: Log, paths: list[str], folders: list[str]) -> Mark:
+    """Note how far the log is written, and add what must be synced for that."""
+    active = log._active
+    if active is not None and log.log_end > log._synced_end:
+        paths.append(active.stem + LOG)
+    paths += [segment.stem + LOG for segment in log._sealed_unsynced]
+    if log._new_folder and log.topic_id != ZERO_UUID and log.segments:
+        paths.append(f"{log.folder}/{PARTITION_METADATA}")
+    if log._new_names:
+        folders.append(log.folder)
+    if log._new_folder and log.root not in folders:
+        folders.append(log.root)
+    log._new_names = log._new_folder = False
+    size = 0 if active is None else active.size
+    return Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced))

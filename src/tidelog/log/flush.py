@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import LEADER_EPOCHS
 from tidelog.log.commit import SYNC_EACH_MAX
-from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
+from tidelog.log.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
-    from tidelog.env.disk import Disk, File
+    from tidelog.env.disk import Disk
     from tidelog.log.index import OffsetIndex, TimeIndex
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
@@ -30,8 +30,8 @@ class FlushJob(NamedTuple):
     position: int
     folder: str
     root: str
-    files: list[File]
-    """Segment files, to be synced."""
+    files: list[str]
+    """Paths of segments, to be synced."""
     entries: list[tuple[str, int, bytes]]
     """(path, where, bytes) of index entries to be written."""
     saved: list[tuple[OffsetIndex | TimeIndex, int]]
@@ -77,7 +77,7 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
         0 if active is None else active.size,
         log.folder,
         log.root,
-        [log.file_of(segment) for segment in unsynced],
+        [segment.stem + LOG for segment in unsynced],
         entries,
         saved,
         snapshots,
@@ -89,6 +89,7 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
     )
     epochs.dirty = False
     log._dirty = False
+    log.batches = 0
     log._flush_from = job.position
     log._size_limit = -1
     return job
@@ -103,36 +104,35 @@ class _Names:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self.files: list[File] = []
         self.renames: list[tuple[str, str]] = []
 
     def write_whole(self, path: str, data: bytes) -> None:
-        self.files.append(overwrite(self._disk, path + ".tmp", 0, data))
+        overwrite(self._disk, path + ".tmp", 0, data)
         self.renames.append((path + ".tmp", path))
 
 
-def overwrite(disk: Disk, path: str, where: int, data: bytes) -> File:
-    """Write `data` at `where`; nothing is behind it then. Not durable yet."""
+def overwrite(disk: Disk, path: str, where: int, data: bytes) -> str:
+    """Write `data` at `where`; nothing is behind it then. Not durable yet. The path again, for the sync."""
     file = disk.open(path, create=True)
     if file.size() != where:
         file.truncate(where)
     if data:
         file.append(data)
-    return file
+    return path
 
 
 def save(disk: Disk, jobs: list[FlushJob]) -> None:
     """Write and sync, off the loop. The segments come first: a snapshot must not be ahead of them."""
-    log_files = [file for job in jobs for file in job.files]
-    _sync(disk, jobs, log_files)
+    _sync(disk, jobs, [path for job in jobs for path in job.files])
     names = _Names(disk)
-    files: list[File] = names.files
+    files: list[str] = []
     for job in jobs:
         files += [overwrite(disk, path, where, data) for path, where, data in job.entries]
         files += [overwrite(disk, job.snapshot(offset), 0, data) for offset, data in job.snapshots.items()]
-        files += [disk.open(path) for path in job.aborted if disk.exists(path)]
+        files += [path for path in job.aborted if disk.exists(path)]
         if job.epochs is not None:
             checkpoints.write_epochs(cast("Disk", names), f"{job.folder}/{LEADER_EPOCHS}", job.epochs)
+    files += [path for path, _ in names.renames]
     _sync(disk, jobs, files)
     for old, new in names.renames:
         disk.rename(old, new)
@@ -148,12 +148,12 @@ def save(disk: Disk, jobs: list[FlushJob]) -> None:
             disk.remove(path)
 
 
-def _sync(disk: Disk, jobs: list[FlushJob], files: list[File]) -> None:
-    if len(files) > SYNC_EACH_MAX:
+def _sync(disk: Disk, jobs: list[FlushJob], paths: list[str]) -> None:
+    if len(paths) > SYNC_EACH_MAX:
         _sync_roots(disk, jobs)
     else:
-        for file in files:
-            file.sync()
+        for path in paths:
+            disk.open(path).sync()
 
 
 def _sync_roots(disk: Disk, jobs: list[FlushJob]) -> None:

@@ -40,6 +40,8 @@ from tidelog.wire.batch import (
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.config.topic import TopicConfig
     from tidelog.env.disk import File
     from tidelog.log.aborted import Aborted
@@ -68,7 +70,8 @@ class LogListener(Protocol):
 class Log:
     """One partition. Plain attributes are cheap to read; what begins with an underscore is for this package only.
 
-    `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts).
+    `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts). `batches`
+    counts those since the last flush, which a start after a crash would have to read again.
     """
 
     __slots__ = (
@@ -98,6 +101,7 @@ class Log:
         "_snapshots",
         "_store",
         "_synced_end",
+        "batches",
         "config",
         "deleted",
         "durable_end",
@@ -128,6 +132,7 @@ class Log:
         self.deleted = False
         self.listener: LogListener | None = None
         self.flushed_ms = 0
+        self.batches = 0
         self._segments: list[Segment] = []
         self._active: Segment | None = None
         self._size_limit = -1
@@ -136,9 +141,9 @@ class Log:
         self._flushing = False
         self._requested = False  # the group commit knows of it
         self._synced_end = 0
-        self._sealed_unsynced: list[Segment] = []
-        self._sealed_unsaved: list[tuple[Segment, bytes]] = []  # with the producer snapshot at the next segment's base
-        self._snapshots: list[int] = []
+        self._sealed_unsynced: Sequence[Segment] = ()
+        self._sealed_unsaved: Sequence[tuple[Segment, bytes]] = ()  # with the snapshot at the next segment's base
+        self._snapshots: Sequence[int] = ()
         self._new_names = False
         self._new_folder = False
         self._generation = 0  # counts truncations: what was begun before one must not count afterwards
@@ -277,6 +282,7 @@ class Log:
             segment.index_next = position + self._interval
         segment.size = position + size
         self.log_end = next_offset = last + 1
+        self.batches += 1
         if leader_epoch != self._epoch:
             self._enter_epoch(leader_epoch, base)
         if producers is not None:
@@ -330,6 +336,7 @@ class Log:
             segment.index_next = position + self._interval
         segment.size = position + len(data)
         self.log_end = header.next_offset
+        self.batches += 1
         if header.leader_epoch != self._epoch:
             self._enter_epoch(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
@@ -388,10 +395,12 @@ class Log:
 
     def _make_folder(self) -> None:
         disk, folder = self._store.disk, self.folder
-        if not disk.exists(folder):
+        new = not disk.exists(folder)
+        if new:
+            self._store.claim(self)
             disk.make_folders(folder)
             self._new_folder = True
-        recovery.name_topic(self)
+        recovery.name_topic(self, new=new)
 
     def _begin_segment(self, base: int, now_ms: int) -> Segment:
         config = self.config
@@ -424,8 +433,8 @@ class Log:
         snapshot = encode_snapshot(self.producers.items())
         segment = self._begin_segment(self.log_end, now_ms)
         old.finish_times()
-        self._sealed_unsynced.append(old)
-        self._sealed_unsaved.append((old, snapshot))
+        self._sealed_unsynced = [*self._sealed_unsynced, old]
+        self._sealed_unsaved = [*self._sealed_unsaved, (old, snapshot)]
         self._store.flush_soon(self)
         return segment
 
@@ -656,8 +665,9 @@ class Log:
         for segment in going:
             self._store.files.forget(segment)
             self._store.remove_segment(segment, self.config.file_delete_delay_ms)
-        for offset in [known for known in self._snapshots[:-1] if known in bases or known < self._oldest()]:
-            self._snapshots.remove(offset)
+        going_too = [known for known in self._snapshots[:-1] if known in bases or known < self._oldest()]
+        self._snapshots = [known for known in self._snapshots if known not in going_too]
+        for offset in going_too:
             self._store.remove_soon(self.snapshot_path(offset))
 
     def _oldest(self) -> int:

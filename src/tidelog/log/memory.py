@@ -1,7 +1,7 @@
 """A log that is kept in memory (`tidelog.storage=memory`): same API, nothing on disk, bounded by `retention.bytes`.
 
 It is empty after a restart and goes on at the next offset: an upper bound of its end is reserved on disk ahead of
-time, in large steps, so that an append never waits for the disk but once in a while for the first of them.
+time, in steps of millions, so that hardly any append waits for the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES_MIN = 64 * 1024
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
-RESERVED_OFFSETS = 1_000_000
+RESERVED_OFFSETS = 4_000_000
 
 
 class MemoryFile:
@@ -98,8 +98,8 @@ class MemoryLog(Log):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         if size > self.config.segment_size:
             raise too_large_for_segment(self.place, size, self.config)
-        if last >= self.reserved - RESERVED_OFFSETS // 2:
-            self._store.reserve(self, last + RESERVED_OFFSETS, wait=last >= self.reserved)
+        if last >= self.reserved:
+            self._reserve(last + RESERVED_OFFSETS)
         segment = self._active
         if segment is None or segment.size + size > _capacity(segment) or last > segment.base + OFFSET_SPAN_MAX:
             segment = self._begin_chunk(size, now_ms)
@@ -107,6 +107,15 @@ class MemoryLog(Log):
         segment.roll_after = NEVER
         self._size_limit = _capacity(segment)
         return segment
+
+    def _reserve(self, offset: int) -> None:
+        try:
+            self._store.reserve(self, offset)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.place}: no offsets can be reserved: {error}"
+            ) from error
+        self.reserved = offset
 
     def _begin_chunk(self, size: int, now_ms: int) -> Segment:
         """A new chunk, twice as large as the last one while the log grows; the oldest go when all are too many."""

@@ -2,13 +2,16 @@
 
 Kept in memory for all logs of the folder, the ones that nobody opened included, and written down as a whole: off the
 loop while the broker runs, one write of a file at a time.
+
+Where an offset must fall at once (a log is cut below its recovery point, a new topic takes a deleted one's name), the
+write can't wait for another that may be under way: it goes to a file of its own, `FALLEN`, which a start looks at too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidelog.env.promise import Promise
+from tidelog.env.promise import Promise, gather
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
 
@@ -21,6 +24,8 @@ Key: TypeAlias = "tuple[str, int]"
 
 MEMORY_END = "tidelog-memory-end-checkpoint"
 """Where logs that are kept in memory go on after a restart."""
+FALLEN = "tidelog-fallen-checkpoint"
+"""Offsets above which recovery points and log starts of the other files don't count. Gone when those were written."""
 
 
 class OffsetsFile:
@@ -33,6 +38,7 @@ class OffsetsFile:
         self._changed = False
         self._writing = False
         self._waiting: list[Promise[None]] = []
+        self.stale: set[Key] = set()  # dropped, but perhaps still in the file
         self.offsets: dict[Key, int] = {}
         self.broken = False
 
@@ -52,6 +58,7 @@ class OffsetsFile:
     def drop(self, key: Key) -> None:
         if self.offsets.pop(key, None) is not None:
             self._changed = True
+            self.stale.add(key)
 
     def save(self) -> Promise[None]:
         """Write it down off the loop; resolved when what it holds now is durable."""
@@ -65,9 +72,11 @@ class OffsetsFile:
         return promise
 
     def save_now(self) -> None:
-        """Write it down at once: at start and stop, and where nothing may happen before it is durable."""
+        """Write it down at once; no other write of it may be under way."""
+        assert not self._writing, f"{self._path} is being written"
         self._changed = False
         checkpoints.write_offsets(self._env.disk, self._path, self.offsets)
+        self.stale.clear()
 
     @property
     def idle(self) -> bool:
@@ -77,15 +86,17 @@ class OffsetsFile:
         self._writing = True
         self._changed = False
         waiting, self._waiting = self._waiting, []
+        stale, self.stale = self.stale, set()
         offsets = dict(self.offsets)
         disk, path = self._env.disk, self._path
         done = self._env.loop.run_blocking(lambda: checkpoints.write_offsets(disk, path, offsets))
-        done.on_done(lambda promise: self._written(waiting, promise))
+        done.on_done(lambda promise: self._written(waiting, stale, promise))
 
-    def _written(self, waiting: list[Promise[None]], promise: Promise[None]) -> None:
+    def _written(self, waiting: list[Promise[None]], stale: set[Key], promise: Promise[None]) -> None:
         self._writing = False
         if promise.error is not None:
             self._changed = True
+            self.stale |= stale
             self._report(f"writing {self._path} failed: {promise.error}")
         for waiter in waiting:
             if promise.error is not None:
@@ -94,6 +105,10 @@ class OffsetsFile:
                 waiter.resolve(None)
         if self._waiting and not self._writing:
             self._write()
+
+    def may_hold(self, key: Key) -> bool:
+        """Whether the file may hold an offset that was dropped."""
+        return key in self.stale or (self._writing and key not in self.offsets)
 
 
 class Points:
@@ -105,14 +120,51 @@ class Points:
         self.starts = OffsetsFile(env, f"{root}/{LOG_START}", report)
         self.replication = OffsetsFile(env, f"{root}/{REPLICATION}", report)
         self.memory = OffsetsFile(env, f"{root}/{MEMORY_END}", report)
+        self._fallen = OffsetsFile(env, f"{root}/{FALLEN}", report)
+        self._disk = env.disk
 
     @property
     def files(self) -> tuple[OffsetsFile, ...]:
         return self.recovery, self.starts, self.replication, self.memory
 
     def load(self) -> None:
-        for file in self.files:
+        for file in (*self.files, self._fallen):
             file.load()
+        for key, fallen in self._fallen.offsets.items():
+            for file in (self.recovery, self.starts):
+                if file.offsets.get(key, 0) > fallen:
+                    file.put(key, fallen)
+        if self._fallen.offsets:
+            self.recovery.save_now()
+            self.starts.save_now()
+            self.settled()
+
+    def fall(self, key: Key, offset: int) -> None:
+        """Durably and at once: recovery point and start of this log are no higher than `offset`."""
+        self._fallen.put(key, offset)
+        self._fallen.save_now()
+        for file in (self.recovery, self.starts):
+            if file.offsets.get(key, 0) > offset:
+                file.put(key, offset)
+        saved = [self.recovery.save(), self.starts.save()]
+        gather(saved).on_done(lambda _: self._settle(saved, key, offset))
+
+    def _settle(self, saved: list[Promise[None]], key: Key, offset: int) -> None:
+        if all(promise.error is None for promise in saved) and self._fallen.offsets.get(key) == offset:
+            self._fallen.drop(key)
+            if not self._fallen.offsets:
+                self.settled()
+
+    def settled(self) -> None:
+        """The other files hold what fell."""
+        self._fallen.offsets.clear()
+        if self._disk.exists(f"{self.root}/{FALLEN}"):
+            self._disk.remove(f"{self.root}/{FALLEN}")
+
+    def claim(self, key: Key) -> None:
+        """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""
+        if self.recovery.may_hold(key) or self.starts.may_hold(key):
+            self.fall(key, 0)
 
     def drop(self, key: Key) -> None:
         for file in self.files:

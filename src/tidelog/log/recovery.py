@@ -20,7 +20,7 @@ from tidelog.log.producer_snapshot import SnapshotError, read_snapshot
 from tidelog.log.producers import Completed, Producers
 from tidelog.log.scan import BadBatch, HeaderFields, batch_at, batches
 from tidelog.log.segment import NEVER, Segment
-from tidelog.wire.batch import CONTROL_FLAG, HEADER, HEADER_BYTES, BatchHeader
+from tidelog.wire.batch import CONTROL_FLAG, HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
 from tidelog.wire.uuids import ZERO_UUID, uuid_text
 
 if TYPE_CHECKING:
@@ -83,10 +83,8 @@ def open_last(log: Log) -> Segment:
 
 def reopen_last(log: Log, segment: Segment) -> None:
     """The segment was cut and is the last one now: learn its indexes and timestamps again."""
-    for unsaved in [pair for pair in log._sealed_unsaved if pair[0] is segment]:
-        log._sealed_unsaved.remove(unsaved)
-    if segment in log._sealed_unsynced:
-        log._sealed_unsynced.remove(segment)
+    log._sealed_unsaved = [pair for pair in log._sealed_unsaved if pair[0] is not segment]
+    log._sealed_unsynced = [other for other in log._sealed_unsynced if other is not segment]
     _scan(log, segment, NEVER, check=False)
     _become_last(log, segment)
 
@@ -107,11 +105,12 @@ def _recover(log: Log, recovery_point: int) -> None:
     store = log._store
     number = log._segment_number(recovery_point)
     next_offset = log._segments[number].base
+    found_epochs: list[tuple[int, int]] = []
     while number < len(log._segments):
         segment = log._segments[number]
         last = number + 1 == len(log._segments)
         try:
-            next_offset = _scan(log, segment, recovery_point, check=True)
+            next_offset = _scan(log, segment, recovery_point, check=True, found_epochs=found_epochs)
         except BadBatch as bad:
             next_offset = _next_offset(log, segment)
             if next_offset < recovery_point:
@@ -124,8 +123,8 @@ def _recover(log: Log, recovery_point: int) -> None:
             break
         if not last:
             segment.finish_times()
-            log._sealed_unsynced.append(segment)
-            log._sealed_unsaved.append((segment, b""))
+            log._sealed_unsynced = [*log._sealed_unsynced, segment]
+            log._sealed_unsaved = [*log._sealed_unsaved, (segment, b"")]
         number += 1
     log.log_end = next_offset
     if next_offset < recovery_point:
@@ -135,7 +134,7 @@ def _recover(log: Log, recovery_point: int) -> None:
             f"the log ends at offset {next_offset}, but records up to {recovery_point} were made durable",
         )
     _become_last(log, log._segments[-1])
-    _find_epochs(log, recovery_point)
+    _find_epochs(log, found_epochs)
     _check_aborted(log, recovery_point)
     stale = [offset for offset in log._snapshots if offset > next_offset]
     for offset in stale:
@@ -156,10 +155,18 @@ def _drop_behind(log: Log, number: int) -> None:
     del log._segments[number:]
 
 
-def _scan(log: Log, segment: Segment, trusted: int, *, check: bool) -> int:
+def _scan(
+    log: Log,
+    segment: Segment,
+    trusted: int,
+    *,
+    check: bool,
+    found_epochs: list[tuple[int, int]] | None = None,
+) -> int:
     """Go through the segment from its last index entry at or below offset `trusted`; the offset behind it.
 
-    Fills in size, indexes and timestamps. Where BadBatch is raised they stand for what came before it.
+    Fills in size, indexes and timestamps, and adds (leader epoch, offset) where a new epoch begins. Where BadBatch is
+    raised they stand for what came before it.
     """
     disk = log._store.disk
     file = log.file_of(segment)
@@ -169,17 +176,27 @@ def _scan(log: Log, segment: Segment, trusted: int, *, check: bool) -> int:
     segment.index_next = start + log.config.index_interval_bytes
     segment.first_timestamp = _first_timestamp(log, segment) if end >= HEADER_BYTES else None
     interval, index_bytes = log.config.index_interval_bytes, log.config.segment_index_bytes
+    limit, index_next, newest = segment.offset_limit, segment.index_next, segment.max_timestamp
+    epoch = found_epochs[-1][0] if found_epochs else -1
+    count = 0
     for pos, fields in batches(file, start, end, check=check):
-        base, delta, max_timestamp = fields[0], fields[6], fields[8]
-        if base < next_offset or delta < 0 or base + delta > segment.offset_limit:
-            raise BadBatch(file.path, pos, f"a batch of offsets {base} to {base + delta}, but {next_offset} comes next")
+        base, length, leader_epoch, _, _, _, delta, _, max_timestamp, _, _, _, _ = fields
         last_offset = base + delta
-        segment.note(last_offset, max_timestamp)
-        if pos > segment.index_next:
+        if base < next_offset or delta < 0 or last_offset > limit:
+            raise BadBatch(file.path, pos, f"a batch of offsets {base} to {last_offset}, but {next_offset} comes next")
+        if max_timestamp > newest:
+            newest = segment.max_timestamp = max_timestamp
+            segment.max_timestamp_offset = last_offset
+        if pos > index_next:
             segment.add_entries(last_offset, pos, index_bytes)
-            segment.index_next = pos + interval
+            index_next = segment.index_next = pos + interval
+        if leader_epoch > epoch and found_epochs is not None:
+            epoch = leader_epoch
+            found_epochs.append((epoch, base))
         next_offset = last_offset + 1
-        segment.size = pos + fields[1] + 12
+        segment.size = pos + length + LOG_OVERHEAD
+        count += 1
+    log.batches += count
     return next_offset
 
 
@@ -258,25 +275,21 @@ def load_epochs(log: Log) -> LeaderEpochs:
     except CheckpointError as error:
         log._store.report(f"{error}; reading the leader epochs from the batches")
     epochs = LeaderEpochs()
-    _epochs_of_batches(log, epochs, 0)
+    for _, _, fields in headers_from(log, 0):
+        if fields[2] > epochs.latest:
+            epochs.assign(fields[2], fields[0])
     return epochs
 
 
-def _find_epochs(log: Log, recovery_point: int) -> None:
-    """Epochs at or above the recovery point stand in the batches only; the file may know others that were cut off."""
+def _find_epochs(log: Log, found: list[tuple[int, int]]) -> None:
+    """Epochs above the recovery point stand in the batches only; the file may know others that were cut off."""
     epochs = load_epochs(log)
     epochs.truncate_from_end(log.log_end)
-    _epochs_of_batches(log, epochs, recovery_point)
+    for epoch, base in found:
+        if epoch > epochs.latest and base < log.log_end:
+            epochs.assign(epoch, base)
     epochs.truncate_from_start(log.log_start)
     log._epochs = epochs
-
-
-def _epochs_of_batches(log: Log, epochs: LeaderEpochs, offset: int) -> None:
-    latest = epochs.latest
-    for _, _, fields in headers_from(log, offset):
-        if fields[2] > latest:
-            latest = fields[2]
-            epochs.assign(latest, fields[0])
 
 
 def headers_from(log: Log, offset: int) -> Iterator[tuple[Segment, int, HeaderFields]]:
@@ -349,11 +362,11 @@ def _restore(log: Log, producers: Producers) -> int:
         try:
             entries = read_snapshot(disk, path)
         except FileNotFoundError:
-            log._snapshots.pop()
+            log._snapshots = log._snapshots[:-1]
             continue
         except SnapshotError as error:
             log._store.report(f"{error}; using the one before it")
-            log._snapshots.pop()
+            log._snapshots = log._snapshots[:-1]
             disk.remove(path)
             continue
         producers.restore(entries, offset, log._store.clock.now_ms())
@@ -390,14 +403,16 @@ def topic_metadata(topic_id: bytes) -> bytes:
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
-def name_topic(log: Log) -> None:
-    """Say in the folder which topic's it is. Not durable yet: the group commit sees to that."""
+def name_topic(log: Log, *, new: bool = False) -> None:
+    """Say in the folder, which is `new` or not, which topic's it is. Not durable yet: the group commit sees to that."""
     if log.topic_id == ZERO_UUID:
         return
     disk, path = log._store.disk, f"{log.folder}/{PARTITION_METADATA}"
     wanted = topic_metadata(log.topic_id)
     file = disk.open(path, create=True)
-    if file.size() != len(wanted) or file.read(0, len(wanted)) != wanted:
+    if new:
+        file.append(wanted)
+    elif file.read(0, len(wanted) + 1) != wanted:
         file.truncate(0)
         file.append(wanted)
         log._new_names = True

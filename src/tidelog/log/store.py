@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidelog.log.segment import Segment
 
 METADATA_TOPIC = "__cluster_metadata"
-STOP_TOGETHER = 128
+STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
 
 _logger = logging.getLogger("tidelog.log")
@@ -57,7 +57,7 @@ class Store:
         self.config = config
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
-        self.commit = GroupCommit(env, self.files)
+        self.commit = GroupCommit(env)
         self.upkeep = Upkeep(env, self, config)
         self.broker_epoch: int | None = None
         self._points = {folder: Points(env, folder, self.report) for folder in folders}
@@ -65,6 +65,7 @@ class Store:
         self._found: dict[Key, str] = {}
         self._logs: dict[Key, Log] = {}
         self._folder_syncs: set[str] = set()
+        self._finishing = False  # the checkpoints are written at the very end, all at once
 
     def report(self, message: str) -> None:
         """Tell the operator."""
@@ -123,6 +124,7 @@ class Store:
 
     def _finish(self, broker_epoch: int) -> None:
         """Everything that isn't durable yet, then the checkpoints, then the mark."""
+        self._finishing = True
         dirty = self.upkeep.dirty
         for first in range(0, len(dirty), STOP_TOGETHER):
             jobs = self.upkeep.prepare(dirty[first : first + STOP_TOGETHER], closing=True)
@@ -228,21 +230,11 @@ class Store:
         root = next(iter(self._points))
         return MemoryLog(self, root, *key, topic_id, config, self._points[root].memory.offsets.get(key, 0))
 
-    def reserve(self, log: MemoryLog, offset: int, *, wait: bool) -> None:
-        """Have a log in memory go on at `offset` or above after a restart. `wait`: it is about to use them."""
+    def reserve(self, log: MemoryLog, offset: int) -> None:
+        """Have a log in memory go on at `offset` after a restart. Raises OSError."""
         file = self._points[log.root].memory
-        key = log.topic, log.partition
-        if offset > file.offsets.get(key, 0):
-            file.put(key, offset)
-            if not wait:
-                file.save().on_done(lambda done: self._reserved(log, offset, done))
-        if wait:
-            file.save_now()
-            log.reserved = file.offsets[key]
-
-    def _reserved(self, log: MemoryLog, offset: int, done: Promise[None]) -> None:
-        if done.error is None:
-            log.reserved = max(log.reserved, offset)
+        file.put((log.topic, log.partition), offset)
+        file.save_now()
 
     def _emptiest(self) -> str:
         """The data folder with the fewest logs."""
@@ -335,13 +327,16 @@ class Store:
         points.recovery.put((log.topic, log.partition), log.recovery_point)
         if log.high_watermark >= 0:
             points.replication.put((log.topic, log.partition), log.high_watermark)
-        points.recovery.save()
+        if not self._finishing:
+            points.recovery.save()
 
     def save_recovery_point(self, log: Log) -> None:
         """The recovery point fell: durably, before anything is cut."""
-        points = self._points[log.root]
-        points.recovery.put((log.topic, log.partition), log.recovery_point)
-        points.recovery.save_now()
+        self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
+
+    def claim(self, log: Log) -> None:
+        """The folder of the log is about to be made."""
+        self._points[log.root].claim((log.topic, log.partition))
 
     def start_moved(self, log: Log) -> None:
         """The log's start moved past the base of its first segment."""

@@ -63,5 +63,5 @@ def _fall_back(log: Log, offset: int) -> None:
     log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment.base < offset]
     log._sealed_unsaved = [(segment, data) for segment, data in log._sealed_unsaved if segment.base < offset]
     for stale in [known for known in log._snapshots if known > offset]:
-        log._snapshots.remove(stale)
         log._store.remove_soon(log.snapshot_path(stale))
+    log._snapshots = [known for known in log._snapshots if known <= offset]

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tidelog.log.store import Store
 
 TICK_S = 1.0
-FLUSH_RECORDS = 50_000
-"""A log with more records behind its recovery point is flushed at the next tick: reading them takes about 0.1 s."""
+BATCHES_MAX = 100_000
+"""Batches behind all recovery points together, after which the logs with most of them are flushed: reading them again
+takes about 0.2 s."""
 FLUSH_TOGETHER = 32
 LOOKS_A_TURN = 128
 REMOVALS_TOGETHER = 256
@@ -92,9 +93,11 @@ class Upkeep:
     def _tick(self) -> None:
         now_ms = self._env.clock.now_ms()
         interval_ms = self._config.log_flush_offset_checkpoint_interval_ms
+        batches = sum(log.batches for log in self._dirty)
+        enough = batches // (2 * len(self._dirty)) if batches > BATCHES_MAX else batches
         for log in self._dirty:
             waited_ms = now_ms - log.flushed_ms
-            if log.log_end - log.recovery_point > FLUSH_RECORDS or waited_ms >= interval_ms:
+            if log.batches > enough or waited_ms >= interval_ms:
                 self._queue[log] = None
             elif log.config.flush_ms < LONG_MAX and waited_ms >= log.config.flush_ms:
                 self._store.commit.request(log)

@@ -43,6 +43,13 @@ _LEGACY_OVERHEAD = 14  # the least that an entry of any message format has behin
 _ERRORS_SHOWN_MAX = 100
 
 
+_NO_ATTRIBUTES: frozenset[int] = frozenset()
+_PLAIN_ATTRIBUTES: dict[int | None, frozenset[int]] = {
+    codec: frozenset((codec, codec | TRANSACTIONAL_FLAG)) for codec in range(CODEC_MAX + 1)
+}
+_PLAIN_ATTRIBUTES[None] = frozenset().union(*_PLAIN_ATTRIBUTES.values())
+
+
 class RecordsRefused(KafkaError):
     """INVALID_RECORD or INVALID_TIMESTAMP because of single records, which the answer may name (KIP-467)."""
 
@@ -63,10 +70,8 @@ class Admitted(NamedTuple):
 def plain_attributes(config: TopicConfig) -> frozenset[int]:
     """The attributes of batches that this topic takes as they are, without a second look."""
     if config.message_timestamp_type != "CreateTime" or walks_records(config):
-        return frozenset()
-    target = target_codec(config)
-    codecs = range(CODEC_MAX + 1) if target is None else (target,)
-    return frozenset(codec | flag for codec in codecs for flag in (0, TRANSACTIONAL_FLAG))
+        return _NO_ATTRIBUTES
+    return _PLAIN_ATTRIBUTES[target_codec(config)]
 
 
 def walks_records(config: TopicConfig) -> bool:
