@@ -57,6 +57,7 @@ class Broker:
         self.endpoints: dict[str, Endpoint] = {}
         self.services: Services
         self._epoch = -1
+        self._locks: list[object] = []
         self._server: Server | None = None
         self._store: Store | None = None
         self._raft: RaftDriver | None = None
@@ -126,22 +127,28 @@ class Broker:
     def _open_folders(self, store: Store) -> FolderIdentity:
         """Read who the folders belong to, take them, and format those that are new. The identity of the metadata's."""
         env, config = self.env, self.config
+        self._lock_folders()
         identities, new = folders.open_folders(env, config.folders, config.node_id, config.cluster_id)
         by_folder = dict(zip(config.folders, identities, strict=True))
         metadata = by_folder.get(config.metadata_folder, identities[0])
-        try:
-            store.start()
-        except BlockingIOError:
-            raise folders.FolderError(
-                f"{', '.join(config.folders)}: in use by another broker. "
-                "Stop that one, or give this one a folder of its own (--data)"
-            ) from None
+        store.start()
         if not env.disk.exists(f"{config.metadata_folder}/{folders.METADATA_FOLDER}"):
             values = [encode_record(record, 0) for record in default_bootstrap()]
             folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())
         for folder in new:
             folders.format_folder(env, folder, by_folder[folder])
         return metadata
+
+    def _lock_folders(self) -> None:
+        """Before anything in them is read: two brokers on one folder would ruin it."""
+        for folder in dict.fromkeys((*self.config.folders, self.config.metadata_folder)):
+            self.env.disk.make_folders(folder)
+            try:
+                self._locks.append(self.env.disk.lock_folder(folder))
+            except BlockingIOError:
+                raise folders.FolderError(
+                    f"{folder} is in use by another broker: stop that one, or give this one a folder of its own (--data)"
+                ) from None
 
     def _controller_endpoint(self) -> ControllerEndpoint:
         """Where a controller of Apache Kafka would listen, were it started on this folder."""
@@ -175,7 +182,7 @@ class Broker:
 
     def _listen(self) -> None:
         """Bind every listener. Port 0 advertises the port that it got."""
-        server = self._server = Server(self.env, self.config, Dispatch(self.services))
+        server = self._server = Server(self.services, Dispatch(self.services))
         advertised = {listener.name: listener for listener in self.config.advertised_list}
         for listener in self.config.listener_list:
             bound = server.listen(listener.name, listener.host, listener.port)
@@ -273,10 +280,12 @@ class Broker:
         if self._raft is not None:
             self._raft.stop()
         if self._store is None:
+            self._locks.clear()
             stopped.resolve(None)
             return
 
         def closed(promise: Promise[None]) -> None:
+            self._locks.clear()
             if promise.error is not None:
                 stopped.fail(promise.error)
             else:

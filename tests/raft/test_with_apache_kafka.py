@@ -9,10 +9,11 @@ import pytest
 
 from tests.kafka.apache import ApacheKafka, tool
 from tests.kafka.jars import kafka_jars
-from tests.metadata.images import broker
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import resolve_topic
+from tidelog.controller import brokers
 from tidelog.controller.activation import default_bootstrap
+from tidelog.controller.brokers import Registration
 from tidelog.controller.controller import Controller
 from tidelog.controller.leaders import Defaults
 from tidelog.controller.topics import create_partitions, create_topics, delete_topics
@@ -21,7 +22,8 @@ from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
-from tidelog.metadata.image import ClusterImage
+from tidelog.metadata.image import ClusterImage, EndpointImage
+from tidelog.metadata.versions import SUPPORTED
 from tidelog.raft import folder as folders
 from tidelog.raft.driver import RaftDriver, RaftSettings
 from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
@@ -74,9 +76,16 @@ class Node:
 
     def write_some(self) -> None:
         """A broker, a topic of three partitions with a setting, one that grew, one that went."""
-        registration = broker(epoch=13)
-        registration.log_dirs = [self.identity.directory_id]
-        self.submit(lambda image, now_ms: ([registration], None))
+        registration = Registration(
+            broker_id=1,
+            cluster_id="",
+            incarnation_id=self.env.random.uuid(),
+            endpoints=(EndpointImage("PLAINTEXT", "localhost", 9092),),
+            features=dict(SUPPORTED),
+            log_dirs=(self.identity.directory_id,),
+        )
+        epoch = self.submit(lambda image, now_ms: brokers.register(image, registration, "", Defaults()))
+        self.submit(lambda image, now_ms: brokers.unfence(image, 1, epoch, Defaults()))
         topics = [
             CreatableTopic(
                 name="ours",
@@ -104,7 +113,6 @@ class Node:
     def stop(self) -> None:
         self.raft.stop()
         self.wait(self.store.stop())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
 
 
@@ -150,6 +158,8 @@ def test_kafka_reads_our_metadata_log_and_snapshot(node: Node) -> None:
         ("END_TRANSACTION_RECORD", 0),
         ("REGISTER_CONTROLLER_RECORD", 0),
         ("REGISTER_BROKER_RECORD", 4),
+        ("BROKER_REGISTRATION_CHANGE_RECORD", 3),
+        ("BROKER_REGISTRATION_CHANGE_RECORD", 0),
         ("TOPIC_RECORD", 0),
         ("CONFIG_RECORD", 0),
         *[("PARTITION_RECORD", 2)] * 3,
@@ -202,22 +212,29 @@ def test_kafka_starts_on_our_metadata_and_we_on_what_it_wrote_then(node: Node, *
         again.stop()
 
 
-def test_we_start_on_a_folder_with_static_voters(folder: Path) -> None:
-    """kraft.version 0, as `kafka-storage format` leaves it with controller.quorum.voters."""
+@pytest.mark.parametrize(("release", "level"), [("3.6", 14), ("3.9", 21), ("4.3", 30)])
+def test_we_start_on_a_folder_with_static_voters_of_any_release(folder: Path, release: str, level: int) -> None:
+    """kraft.version 0, as `kafka-storage format` leaves it with controller.quorum.voters; and then Kafka goes on."""
     kafka = ApacheKafka(folder)
     kafka.settings = {"controller.quorum.voters": f"1@127.0.0.1:{kafka.controller_port}"}
     config = kafka._write_config()
-    text = "\n".join(line for line in config.read_text().splitlines() if "bootstrap.servers" not in line)
-    config.write_text(text)
-    done = tool("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(config))
+    cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
+    done = tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), "--release-version", release)
     assert done.returncode == 0, done.stdout + done.stderr
     node = Node(folder)
     try:
         assert node.raft.kraft_version == 0
-        assert node.identity.cluster_id == "MkU3OEVBNTcwNTJENDM2Qk"
-        assert node.image.metadata_version == 30
+        assert node.identity.cluster_id == cluster_id
+        assert node.image.metadata_version == level
+        node.write_some()
+        node.wait(node.raft.take_snapshot())
     finally:
         node.stop()
-    text, _ = dumped(folder / folders.METADATA_FOLDER / "00000000000000000000.log")
+    text, found = dumped(folder / folders.METADATA_FOLDER / "00000000000000000000.log")
     assert "KRaftVoters" not in text
+    assert {record["version"] for record in found if record["type"] == "PARTITION_RECORD"} == {
+        0 if level < 17 else 1 if level < 23 else 2
+    }
     assert '"data_version":0' in (folder / folders.METADATA_FOLDER / "quorum-state").read_text()
+    with kafka:
+        assert "PartitionCount: 3" in described(kafka, "ours")

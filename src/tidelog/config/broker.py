@@ -122,6 +122,19 @@ class BrokerConfig(
         return self.log_dir if self.log_dirs is None else self.log_dirs
 
     @property
+    def connection_limits(self) -> Mapping[str, int]:
+        """`max.connections.per.ip.overrides` by address. ConfigError where it can't be read."""
+        limits: dict[str, int] = {}
+        for entry in filter(None, (part.strip() for part in self.max_connections_per_ip_overrides.split(","))):
+            address, colon, count = entry.rpartition(":")
+            if not colon or not address or not count.isdecimal():
+                raise ConfigError.bad_value(
+                    "max.connections.per.ip.overrides", entry, "write ADDRESS:COUNT, as in 127.0.0.1:200"
+                )
+            limits[address.strip("[]")] = int(count)
+        return limits
+
+    @property
     def metadata_folder(self) -> str:
         return self.metadata_log_dir or self.folders[0]
 

@@ -30,10 +30,8 @@ BROKER: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "no effect: it is written down with the recovery points",
     "replica.lag.time.max.ms": _BROKERS,
     "replica.socket.timeout.ms": _BROKERS,
-    "socket.listen.backlog.size": "no effect yet",
     "socket.receive.buffer.bytes": "no effect: the system's default counts",
     "socket.send.buffer.bytes": "no effect: the system's default counts",
-    "max.connections.per.ip.overrides": "no effect yet",
     "tidelog.host": _BROKERS,
 }
 

@@ -39,7 +39,7 @@ class NetworkSettings(Settings):
         2000, "The most partitions that one DescribeTopicPartitions answers with.", at_least=1
     )
     queued_max_request_bytes = long(
-        -1, "The most bytes of requests that wait for their answer, over all connections; -1 is no limit."
+        536_870_912, "The most bytes of large requests that may be arriving, over all connections; -1 is no limit."
     )
     queued_max_requests = integer(
         500, "How many requests of one connection may wait for their answer before it isn't read any more.", at_least=1

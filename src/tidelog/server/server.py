@@ -11,8 +11,7 @@ from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
 
 if TYPE_CHECKING:
-    from tidelog.config.broker import BrokerConfig
-    from tidelog.env import Environment
+    from tidelog.apis.context import Services
     from tidelog.env.network import Listener, Socket
     from tidelog.server.dispatch import Dispatch
 
@@ -22,18 +21,18 @@ SWEEP_S = 5.0
 # A request must be whole this long after its first byte, plus a second for each so many bytes: a trickle holds memory.
 REQUEST_DEADLINE_S = 60.0
 REQUEST_BYTES_PER_S_MIN = 64 * 1024
-BACKLOG = 512
 ACCEPTS_PER_EVENT = 64
 
 
 class Server:
     """Accepts connections and looks after them. `dispatch` answers their requests."""
 
-    def __init__(self, env: Environment, config: BrokerConfig, dispatch: Dispatch) -> None:
+    def __init__(self, services: Services, dispatch: Dispatch) -> None:
+        env, config = services.env, services.config
         self.loop = env.loop
         self._clock = env.clock
         self._network = env.network
-        self._config = config
+        self._services = services
         self.buffers = Buffers(config.queued_max_request_bytes)
         self.frame_bytes_max = config.socket_request_max_bytes
         self.requests_max = config.queued_max_requests
@@ -50,12 +49,14 @@ class Server:
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         """Bind a listener; it accepts from `start` on. Raises OSError."""
-        listener = self._listeners[name] = self._network.listen(host, port, BACKLOG)
+        listener = self._listeners[name] = self._network.listen(
+            host, port, self._services.config.socket_listen_backlog_size
+        )
         return listener
 
     def start(self) -> None:
         self._accept_counted = self._clock.monotonic()
-        self._accept_allowance = float(self._config.max_connection_creation_rate)
+        self._accept_allowance = float(self._services.config.max_connection_creation_rate)
         self._watch_listeners()
         self.loop.call_later(SWEEP_S, self._sweep)
 
@@ -99,7 +100,7 @@ class Server:
 
     def _accept(self, name: str, listener: Listener, sock: Socket) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
-            if len(self._connections) >= self._config.max_connections:
+            if len(self._connections) >= self._services.config.max_connections:
                 log.warning("%d connections are open (max.connections): new ones wait", len(self._connections))
                 self._unwatch_listeners()
                 return
@@ -117,7 +118,7 @@ class Server:
 
     def _may_accept(self) -> bool:
         """Whether max.connection.creation.rate leaves room for one more now."""
-        rate = self._config.max_connection_creation_rate
+        rate = self._services.config.max_connection_creation_rate
         if rate >= 2**31 - 1:
             return True
         now = self._clock.monotonic()
@@ -134,7 +135,8 @@ class Server:
         self.loop.call_later(delay_s, self._watch_listeners)
 
     def _welcome(self, listener: str, sock: Socket, peer: str) -> None:
-        limit = self._config.max_connections_per_ip
+        config = self._services.config
+        limit = config.connection_limits.get(peer, config.max_connections_per_ip)
         if self._per_address[peer] >= limit:
             log.warning("%s has %d connections already (max.connections.per.ip): closed the new one", peer, limit)
             sock.close()
@@ -157,14 +159,14 @@ class Server:
         self._per_address[connection.peer] -= 1
         if not self._per_address[connection.peer]:
             del self._per_address[connection.peer]
-        if len(self._connections) == self._config.max_connections - 1:
+        if len(self._connections) == self._services.config.max_connections - 1:
             self._watch_listeners()
 
     # -- the sweep
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
-        idle_s = self._config.connections_max_idle_ms / 1000
+        idle_s = self._services.config.connections_max_idle_ms / 1000
         for connection in list(self._connections.values()):
             if connection.active:
                 connection.active = False
