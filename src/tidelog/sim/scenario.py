@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidelog.sim.checkers import Violation, check_numbered
 from tidelog.sim.client import ClientConnection
-from tidelog.sim.faults import Faults
+from tidelog.sim.faults import FAULTS, Faults
 from tidelog.sim.random import SimRandom
 from tidelog.sim.reader import WholeReader
 from tidelog.sim.workloads import Client, Consumer, IdempotentProducer, OffsetAsker, PlainProducer
@@ -80,9 +80,10 @@ class TopicMaker(Client):
 
 
 class Run:
-    """The parts of one run, in their order."""
+    """The parts of one run, in their order. `faults` are the kinds that may happen."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
+        self._faults = faults
         settings = {
             "log.dirs": DATA,
             "listeners": "PLAINTEXT://localhost:9092",
@@ -100,8 +101,8 @@ class Run:
         world = self.world
         world.start_and_wait()
         self._make_topics()
-        self._make_clients()
-        faults = Faults(world, self.random.fork("faults"), self.random.random_int(2, 6))
+        self.begin()
+        faults = Faults(world, self.random.fork("faults"), self.random.random_int(2, 6), self._faults)
         self._wait(lambda: faults.over, "the faults to be over")
         self._heal()
         world.stop_and_wait()
@@ -129,11 +130,12 @@ class Run:
         self._wait(lambda: maker.done, "the topics to be made")
         maker.loop.kill()
 
-    def _make_clients(self) -> None:
+    def begin(self) -> None:
+        """The topics are there; clients come, and soon the faults."""
         world, random = self.world, self.random
         for number in range(random.random_int(2, 3)):
             name = f"sure{number}"
-            total = random.random_int(20, 120)
+            total = random.random_int(50, 400)
             partition = random.random_int(0, 1)
             self.idempotent.append(IdempotentProducer(world, name, random.fork(name), "tide", partition, total))
         for number, (topic, partition, acks) in enumerate((("tide", 0, 1), ("tide", 1, 0), ("surf", 0, 1))):
@@ -212,8 +214,3 @@ class Run:
             raise Violation(
                 f"tide-0 lost or changed more than the batch at offset {header.base_offset} that was damaged"
             )
-
-
-def run_seed(seed: int) -> Outcome:
-    """One run. Raises Violation, or whatever the broker itself raised."""
-    return Run(seed).go()

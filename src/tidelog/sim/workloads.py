@@ -142,6 +142,7 @@ class IdempotentProducer(Client):
             connection.ask(request, InitProducerIdResponse, 22, 4, self._got_id)
         else:
             self._resend()
+            self._go_on()
 
     def _got_id(self, response: InitProducerIdResponse) -> None:
         if response.error_code:
@@ -161,14 +162,15 @@ class IdempotentProducer(Client):
         self._recovering = False
         for batch in self._unacknowledged:
             self._send(batch)
-        self._go_on()
 
     def _go_on(self) -> None:
-        if self.connection is None or self._recovering:
-            return
-        if self._made < self._total and len(self._unacknowledged) < IN_FLIGHT_MAX:
-            self._send(self._make())
-            self.later(lambda _: self._go_on(), self.random.between(0.0, 0.02))
+        """A few batches at once, then a pause."""
+        if not self._recovering:
+            for _ in range(self.random.random_int(1, IN_FLIGHT_MAX)):
+                if self._made < self._total and len(self._unacknowledged) < IN_FLIGHT_MAX:
+                    self._send(self._make())
+        if self._made < self._total:
+            self.later(lambda _: self._go_on(), self.random.between(0.0, 0.1))
 
     def _make(self) -> Batch:
         values = make_values(self.random, self.name, self._made)
@@ -209,9 +211,7 @@ class IdempotentProducer(Client):
                     f"all before it was acknowledged, and got {code.name}: {answer.error_message}"
                 )
             self._recovering = True
-        if not self._recovering:
-            self._go_on()
-        elif not self._unanswered:
+        if self._recovering and not self._unanswered:
             self.later(lambda _: self._resend(), self.random.between(0.5, 2.0) * RETRY_S)
 
 
