@@ -297,3 +297,22 @@ def test_damaged_snapshot_is_not_believed(world: World) -> None:
     world.disk.flip_bit(f"{METADATA}/{name}", 100, 120)
     with pytest.raises(ValueError, match="damaged"):
         world.start()
+
+
+def test_wiped_identity_is_told_from_the_voter(world: World) -> None:
+    world.start().stop()
+    text = world.disk.read_whole(f"{DATA}/meta.properties").decode()
+    replaced = "\n".join(line for line in text.splitlines() if "directory.id" not in line)
+    world.disk.write_whole(f"{DATA}/meta.properties", replaced.encode())
+    with pytest.raises(KafkaError, match="is not among the voters 1 with"):
+        world.start()
+
+
+def test_damage_in_the_middle_of_the_log_is_told(world: World) -> None:
+    node = world.start()
+    for number in range(20):
+        node.write(setting(number))
+    node.stop()
+    world.disk.flip_bit(f"{METADATA}/00000000000000000000.log", 300, 320)
+    with pytest.raises((KafkaError, ValueError)):
+        world.start()

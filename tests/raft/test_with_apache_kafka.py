@@ -44,6 +44,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.stopped = False
         self.loop = RealLoop()
         self.env = real_environment(self.loop)
         self.config = BrokerConfig.parse({"log.dirs": str(folder)})
@@ -111,6 +112,9 @@ class Node:
         self.submit(lambda image, now_ms: delete_topics(image, DeleteTopicsRequest(topic_names=["goes"])))
 
     def stop(self) -> None:
+        if self.stopped:
+            return
+        self.stopped = True
         self.raft.stop()
         self.wait(self.store.stop())
         self.loop.close()
@@ -127,8 +131,7 @@ def node(folder: Path) -> Iterator[Node]:
     node = Node(folder)
     node.write_some()
     yield node
-    if not node.loop.is_closed():
-        node.stop()
+    node.stop()
 
 
 def dumped(path: Path) -> tuple[str, list[dict[str, Any]]]:

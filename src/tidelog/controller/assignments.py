@@ -1,10 +1,11 @@
 """The replicas, ISR and directories that new partitions get: placed by us, or as the client says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.controller.placement import place
 from tidelog.metadata.image import BrokerImage, ClusterImage
+from tidelog.metadata.versions import MV_3_7_IV2
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 UNASSIGNED_DIRECTORY = bytes(16)
@@ -25,12 +26,15 @@ def new_partitions(
     made: dict[tuple[int, ...], NewPartition] = {}
     for replicas in placed:
         if replicas not in made:
-            made[replicas] = _new(image.brokers, replicas)
+            made[replicas] = _new(image, replicas)
     return [made[replicas] for replicas in placed]
 
 
-def _new(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]) -> NewPartition:
+def _new(image: ClusterImage, replicas: tuple[int, ...]) -> NewPartition:
+    brokers = image.brokers
     isr = tuple(replica for replica in replicas if brokers[replica].active)
+    if image.metadata_version < MV_3_7_IV2:
+        return NewPartition(replicas, isr, ())
     return NewPartition(replicas, isr, tuple(default_directory(brokers[replica]) for replica in replicas))
 
 
@@ -48,7 +52,7 @@ def manual(
     for index, brokers in enumerate(assignments, first):
         _check_replicas(image, brokers, replication_factor)
         replication_factor = len(brokers)
-        new = _new(image.brokers, tuple(brokers))
+        new = _new(image, tuple(brokers))
         if not new.isr:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -46,6 +46,7 @@ from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.wire.batch import check, read_header, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, SnapshotHeaderRecord, decode_control
+from tidelog.wire.uuids import uuid_text
 
 _logger = logging.getLogger(__name__)
 
@@ -183,13 +184,16 @@ class RaftDriver:
         self._voters_in_log = history.in_log
         self.kraft_version = history.kraft_version
         voters = history.voters or VoterSet((Voter(ReplicaKey(self.local.key.id), self.local.endpoints),))
-        if self.local.key.id not in voters.ids:
+        local = self.local.key if self.kraft_version else ReplicaKey(self.local.key.id)
+        if not voters.is_voter(local):
             raise KafkaError(
                 ErrorCode.INVALID_VOTER_KEY,
-                f"{self.folder} knows the voters {sorted(voters.ids)}, node.id is {self.local.key.id}",
+                f"{self.folder}: node {local.id} with directory {uuid_text(local.directory_id)} is not among the voters "
+                + ", ".join(f"{v.key.id} with {uuid_text(v.key.directory_id)}" for v in voters.voters)
+                + ": meta.properties must have the node.id and directory.id that the metadata was written with",
             )
         self.quorum = Quorum(
-            self.local.key if self.kraft_version else ReplicaKey(self.local.key.id),
+            local,
             voters,
             read_election(disk, self.folder) or ElectionState(),
             self._log.end,
@@ -384,9 +388,8 @@ class RaftDriver:
 
     def _snapshot_timestamp(self, snapshot: SnapshotId) -> int:
         """When the last record in a checkpoint was written."""
-        file = self._env.disk.open(f"{self.folder}/{snapshot.file_name}")
-        head = file.read(0, min(file.size(), 4096))
-        first = next(records(head, read_header(head)))
+        data = self._env.disk.read_whole(f"{self.folder}/{snapshot.file_name}")
+        first = next(records(data, read_header(data)))
         decoded = decode_control(first.key or b"", first.value or b"")
         return decoded.last_contained_log_timestamp if isinstance(decoded, SnapshotHeaderRecord) else 0
 

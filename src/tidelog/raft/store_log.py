@@ -10,6 +10,7 @@ from tidelog.log.store import Store
 from tidelog.raft.events import LogEnd
 from tidelog.raft.folder import METADATA_TOPIC_ID
 from tidelog.wire.batch import BatchHeader, iterate
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 METADATA_TOPIC = "__cluster_metadata"
 READ_BYTES = 4 * 1024 * 1024
@@ -41,6 +42,8 @@ class StoreLog:
         self._on_durable = on_durable
         self._on_offline = on_offline
         self._log = self._store.log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._config)
+        if self._log.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log.offline)
         self._log.listener = self
 
     @property
