@@ -10,6 +10,7 @@ v1 answers with one offset; v2 knows isolation levels; v4 fences by leader epoch
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -35,6 +36,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_FROM = 4
+NO_EPOCH = -1
 READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -42,26 +44,20 @@ NONE_FOUND = (-1, -1, -1)
 
 
 def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    seen: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    answered: set[tuple[str, int]] = set()
+    response = ListOffsetsResponse()
     for topic in request.topics:
+        partitions: list[ListOffsetsPartitionResponse] = []
         for partition in topic.partitions:
             key = (topic.name, partition.partition_index)
-            (twice if key in seen else seen).add(key)
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _one(
-                        context, request, topic.name, partition, twice=(topic.name, partition.partition_index) in twice
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+            if key not in answered:  # one that is named twice is refused once
+                answered.add(key)
+                partitions.append(_one(context, request, topic.name, partition, twice=asked[key] > 1))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return response
 
 
 def _one(
@@ -74,6 +70,8 @@ def _one(
         if context.version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING_UPLOAD:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = context.services.replicas.get(topic, asked.partition_index)
+        if asked.current_leader_epoch < NO_EPOCH:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         partition.check_leader(asked.current_leader_epoch)
         response.timestamp, response.offset, leader_epoch = _find(partition, request, asked.timestamp)
         if context.version >= EPOCHS_FROM:

@@ -23,6 +23,18 @@ from typing import TYPE_CHECKING, Any
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.env.promise import Promise
 from tidelog.log.validate import RecordsRefused
+from tidelog.wire.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_FLAG,
+)
+from tidelog.wire.codec import encoder
+from tidelog.wire.compression import Codec
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -46,7 +58,18 @@ ADMIN_CLIENT_ID = "__admin_client"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 FLEXIBLE_FROM = 9
 IDS_FROM = 13
+ZSTD_FROM = 7
 TARGETS_MAX = 20_000
+NO_LOG_START = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
 
 _read_i16 = Struct(">h").unpack_from
 _read_i32 = Struct(">i").unpack_from
@@ -54,6 +77,7 @@ _read_i32 = Struct(">i").unpack_from
 _HEAD = Struct(">BBhiBB")
 _read_head = _HEAD.unpack_from
 _HEAD_BYTES = _HEAD.size - 1  # the name's length also begins the key of `_targets`
+_FRAME = Struct(">iiB")
 
 
 class ProducePath:
@@ -74,6 +98,7 @@ class ProducePath:
             client_bytes: int = _read_i16(buffer, start + 8)[0]
             pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
             tags, transactional, acks, timeout_ms, topics, name_bytes = _read_head(buffer, pos)
+            # A null transactional id is a 0.
             if tags or transactional or topics != 2 or name_bytes > 127 or not -1 <= acks <= 1:
                 return NotImplemented
             pos += _HEAD_BYTES
@@ -93,12 +118,21 @@ class ProducePath:
         stop = after + size - 1
         if stop + 3 != end or buffer[stop] or buffer[stop + 1] or buffer[stop + 2]:
             return NotImplemented
+        if size <= HEADER_BYTES or buffer[after + ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
+            return NotImplemented
         partition, index, name, pack, frame_bytes = target
         try:
             base, next_offset, time_ms = partition.append(buffer, after, stop, acks, self._now_ms())
-        except KafkaError:
-            # Rare, so let the general way say it: nothing was written, and it comes to the same error.
-            return NotImplemented
+        except KafkaError as error:
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return NotImplemented  # rare, and nothing was touched: the general way knows how to hint at the leader
+            if acks == 0:
+                raise _unanswerable(partition.topic, index, error) from error
+            response = PartitionProduceResponse(index=index, base_offset=-1)
+            _refuse(response, error, partition, buffer[after:stop])
+            topic = TopicProduceResponse(name=partition.topic, partition_responses=[response])
+            body = encoder(ProduceResponse, version)(ProduceResponse(responses=[topic]))
+            return _FRAME.pack(len(body) + 5, correlation_id, 0) + body
         if acks == 0:
             return None
         if acks < 0 and partition.high_watermark < next_offset:
@@ -206,13 +240,13 @@ class _LateAck:
 
 def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
     """Any request, in any version: append to each partition, wait for those that need it, answer all at once."""
-    if not -1 <= request.acks <= 1:
-        response = ProduceResponse(responses=[_refused(topic) for topic in request.topic_data])
-        return response if request.acks else None
+    refusal = _refusal(request)
+    if refusal is not None and request.acks:
+        return ProduceResponse(responses=[_refused(topic, refusal) for topic in request.topic_data])
     appends = _Appends(context, request)
     if request.acks == 0:
         if appends.failed is not None:
-            raise MalformedError(f"produce with acks=0: {appends.failed}; closing is all that such a client notices")
+            raise _unanswerable(*appends.failed)
         return None
     if not appends.waiting:
         return appends.answer()
@@ -220,12 +254,59 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promi
     return appends.promise
 
 
-def _refused(topic: TopicProduceData) -> TopicProduceResponse:
+def _refusal(request: ProduceRequest) -> ErrorCode | None:
+    """Why nothing of the request is taken, whatever its batches are."""
+    if not -1 <= request.acks <= 1:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if any(_is_transactional(partition.records) for topic in request.topic_data for partition in topic.partition_data):
+        # Transactions are not served yet, so no transactional id is known here.
+        if request.transactional_id is None:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return None
+
+
+def _is_transactional(records: memoryview | None) -> bool:
+    return (
+        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
+    )
+
+
+def _holds_one_batch(records: memoryview) -> bool:
+    """Whether there is one whole batch of magic 2, and at most a part of another behind it."""
+    sizes: list[int] = []
+    pos = 0
+    while pos + MAGIC_AT < len(records) and records[pos + MAGIC_AT] == MAGIC and len(sizes) < 2:
+        pos += LOG_OVERHEAD + int.from_bytes(records[pos + LENGTH_AT : pos + LENGTH_AT + 4], signed=True)
+        if not LOG_OVERHEAD < pos <= len(records):
+            break
+        sizes.append(pos)
+    return len(sizes) == 1
+
+
+def _refuse(response: PartitionProduceResponse, error: KafkaError, partition: Partition, records: memoryview) -> None:
+    """Say so in the answer. The log's start is told where the log was asked, and the error isn't one of reaching it."""
+    response.error_code = error.code
+    response.error_message = error.message
+    if isinstance(error, RecordsRefused):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.refused
+        ]
+    if error.code not in NO_LOG_START and _holds_one_batch(records):
+        response.log_start_offset = partition.log.log_start
+
+
+def _unanswerable(topic: str, index: int, error: Exception) -> MalformedError:
+    return MalformedError(f"produce with acks=0 to {topic}-{index}: {error}; closing is all that such a client notices")
+
+
+def _refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
     return TopicProduceResponse(
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            PartitionProduceResponse(index=partition.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1)
+            PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
             for partition in topic.partition_data
         ],
     )
@@ -237,7 +318,7 @@ class _Appends:
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self._context = context
         self._acks = request.acks
-        self.failed: str | None = None
+        self.failed: tuple[str, int, Exception] | None = None
         self.waiting = 0
         self.done = False
         self.promise: Promise[ProduceResponse] = Promise()
@@ -259,16 +340,11 @@ class _Appends:
         except KafkaError as error:
             response.error_code = error.code
             response.error_message = error.message
-            if isinstance(error, RecordsRefused):
-                response.record_errors = [
-                    BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                    for index, message in error.refused
-                ]
-            self.failed = f"{topic.name or topic.topic_id.hex()}-{data.index}: {error.code.name} {error.message or ''}"
-        except Exception:
+            self.failed = (topic.name or topic.topic_id.hex(), data.index, error)
+        except Exception as error:
             log.exception("append to %s-%d failed", topic.name or topic.topic_id.hex(), data.index)
             response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-            self.failed = f"{topic.name}-{data.index}: an internal error"
+            self.failed = (topic.name or topic.topic_id.hex(), data.index, error)
         return response
 
     def _append(self, topic: TopicProduceData, data: PartitionProduceData, response: PartitionProduceResponse) -> None:
@@ -286,12 +362,21 @@ class _Appends:
         view = memoryview(records)
         if view.readonly:
             view = memoryview(bytearray(view))
+        if (
+            context.version < ZSTD_FROM
+            and _holds_one_batch(view)
+            and view[ATTRIBUTES_AT + 1] & CODEC_MASK == Codec.ZSTD
+        ):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{context.version} has no zstd: v{ZSTD_FROM} has"
+            )
         try:
             now_ms = context.services.env.clock.now_ms()
             base, next_offset, time_ms = partition.append(view, 0, len(view), self._acks, now_ms)
         except KafkaError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 response.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
+            _refuse(response, error, partition, view)
             raise
         response.base_offset = base
         response.log_append_time_ms = time_ms

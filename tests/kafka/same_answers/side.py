@@ -15,6 +15,7 @@ from tests.raw import ClosedError, Connection
 from tidelog.wire.keys import RANGES, ApiKey
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
 
 BARRIER = "barrier"
 SETTLE_TIMEOUT_S = 10.0
@@ -175,7 +176,21 @@ class Side:
         response = self.ask(ApiKey.PRODUCE, version, fields, note)
         if response is None or not response.responses or not response.responses[0].partition_responses:
             return None
-        return response.responses[0].partition_responses[0]
+        answer = response.responses[0].partition_responses[0]
+        if acks == 1 and answer.error_code == 0:
+            self.wait_until_shown(name, partition)
+        return answer
+
+    def wait_until_shown(self, name: str, partition: int) -> None:
+        """After acks=1 a record may be written and not yet shown: wait until the high watermark is at the log's end."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while self._end(name, partition, CONSUMER) != self._end(name, partition, DEBUGGING_CONSUMER):
+            assert time.monotonic() < deadline, f"{self.name}: {name}-{partition} isn't shown to its end"
+
+    def _end(self, name: str, partition: int, replica_id: int) -> int:
+        part = {"partition_index": partition, "timestamp": LATEST}
+        fields = {"replica_id": replica_id, "topics": [{"name": name, "partitions": [part]}]}
+        return self.quietly(ApiKey.LIST_OFFSETS, 1, fields).topics[0].partitions[0].offset
 
     def fetch_fields(
         self,
@@ -234,6 +249,7 @@ class Side:
         Where the broker `stamped` the records, which of them is the latest depends on its clock.
         """
         for partition in range(partitions):
+            self.wait_until_shown(name, partition)
             for timestamp in range(LATEST, EARLIEST_PENDING - 1, -1):
                 if timestamp != MAX_TIMESTAMP or not stamped:
                     self.list_offset(name, timestamp, partition=partition)

@@ -56,6 +56,7 @@ class _Fetch:
     def __init__(self, context: Context, request: FetchRequest, session: Session | None) -> None:
         self._context = context
         self._session = session
+        self._names = None if session is None else session.names
         version = context.version
         self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
         self._isolation = request.isolation_level
@@ -84,7 +85,7 @@ class _Fetch:
         """The answer, or None where it is worth waiting."""
         context = self._context
         reading = Reading(
-            context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes
+            context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes, self._names
         )
         answered = [(key, reading.read(key, asked)) for key, asked in self._asked]
         if at_once or reading.urgent or reading.bytes >= self._min_bytes or not answered:
@@ -112,7 +113,7 @@ class _Fetch:
 
     def begin(self, slot: Any) -> None:
         self._slot = slot
-        reading = Reading(self._context.services.replicas, self._context.version, -1, self._isolation, 0)
+        reading = Reading(self._context.services.replicas, self._context.version, -1, self._isolation, 0, self._names)
         for key, _ in self._asked:
             partition = reading.find(key)
             partition.park(self)

@@ -32,10 +32,29 @@ HINTS_FROM = 16
 class Reading:
     """One look at all partitions. A parked fetch looks again."""
 
-    __slots__ = ("_budget", "_committed", "_need_one", "_replica_id", "_replicas", "_version", "bytes", "urgent")
+    __slots__ = (
+        "_budget",
+        "_committed",
+        "_names",
+        "_need_one",
+        "_replica_id",
+        "_replicas",
+        "_version",
+        "bytes",
+        "urgent",
+    )
 
-    def __init__(self, replicas: Replicas, version: int, replica_id: int, isolation: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        version: int,
+        replica_id: int,
+        isolation: int,
+        max_bytes: int,
+        names: dict[bytes, str] | None,
+    ) -> None:
         self._replicas = replicas
+        self._names = names  # of a session: which topic each id was
         self._version = version
         self._replica_id = replica_id
         self._committed = isolation == READ_COMMITTED
@@ -46,7 +65,20 @@ class Reading:
 
     def find(self, key: Key) -> Partition:
         topic, index = key
-        return self._replicas.by_id(topic, index) if isinstance(topic, bytes) else self._replicas.get(topic, index)
+        if not isinstance(topic, bytes):
+            return self._replicas.get(topic, index)
+        if self._names is None:
+            return self._replicas.by_id(topic, index)
+        try:
+            partition = self._replicas.by_id(topic, index)
+        except KafkaError as error:
+            if error.code == ErrorCode.UNKNOWN_TOPIC_ID and topic in self._names:
+                # The session knew this topic: it is gone, or there is another one under its name.
+                self._replicas.get(self._names[topic], index)
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID) from error
+            raise
+        self._names[topic] = partition.topic
+        return partition
 
     def read(self, key: Key, asked: FetchPartition) -> PartitionData:
         partition = None
@@ -61,7 +93,14 @@ class Reading:
         self.urgent = True
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_FROM:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answered = PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
+        answered = PartitionData(
+            partition_index=asked.partition,
+            error_code=code,
+            high_watermark=-1,
+            # As in Kafka: null once the partition was found, empty where it wasn't.
+            aborted_transactions=[] if partition is None else None,
+            records=b"",
+        )
         if (
             self._version >= HINTS_FROM
             and partition is not None
@@ -76,7 +115,7 @@ class Reading:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         records = log_slice = None
         diverging = None
-        if asked.last_fetched_epoch != NO_EPOCH:
+        if asked.last_fetched_epoch > NO_EPOCH:
             diverging = self._diverging(partition, asked)
         if diverging is None:
             log_slice = partition.read(

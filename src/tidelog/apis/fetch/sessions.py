@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[str | bytes, int]
 class Session:
     """What one consumer fetches, and what it was last told."""
 
-    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions", "told")
+    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "names", "partitions", "told")
 
     def __init__(self, session_id: int, *, by_id: bool, now_ms: int) -> None:
         self.id = session_id
@@ -39,6 +39,7 @@ class Session:
         self.by_id = by_id
         self.last_used_ms = now_ms
         self.partitions: dict[Key, FetchPartition] = {}
+        self.names: dict[bytes, str] = {}  # of the topics that were found by their ids
         self.told: dict[Key, tuple[int, int]] = {}  # high watermark and log start
 
     def update(self, request: FetchRequest) -> None:

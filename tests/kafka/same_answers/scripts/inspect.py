@@ -147,7 +147,7 @@ def what_is_not_configured(side: Side, rng: Random) -> None:
 def telemetry(side: Side, rng: Random) -> None:
     for client in (bytes(16), CLIENT):
         side.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, {"client_instance_id": client}, client.hex()[:4])
-    for note, fields in {
+    cases: dict[str, dict[str, Any]] = {
         "without an id": {"client_instance_id": bytes(16), "subscription_id": 0, "metrics": b""},
         "a wrong subscription": {"client_instance_id": CLIENT, "subscription_id": 99, "metrics": b"x"},
         "an unknown codec": {
@@ -157,7 +157,8 @@ def telemetry(side: Side, rng: Random) -> None:
             "metrics": b"x",
         },
         "ends": {"client_instance_id": CLIENT, "subscription_id": 0, "terminating": True, "metrics": b""},
-    }.items():
+    }
+    for note, fields in cases.items():
         side.ask(ApiKey.PUSH_TELEMETRY, 0, {"terminating": False, "compression_type": 0, **fields}, note)
 
 

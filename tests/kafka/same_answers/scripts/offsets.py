@@ -46,7 +46,7 @@ def every_version_and_timestamp(side: Side, rng: Random) -> None:
 def where_epochs_end(side: Side, rng: Random) -> None:
     topic = dated(side, rng)
     for version in versions(ApiKey.OFFSET_FOR_LEADER_EPOCH):
-        for current in (-1, 0, 1):
+        for current in (-1, 0, 1, -2):
             for epoch in (-1, 0, 1, 9, -5):
                 part = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
                 topics = [{"topic": topic, "partitions": [part]}]

@@ -25,6 +25,7 @@ def broken_batches(rng: Random) -> dict[str, bytes]:
         "offset deltas in gzip": Batch([Sent(offset_delta=0), Sent(offset_delta=5)], codec=GZIP).encode(),
         "max in a year, records now": Batch([Sent()], max_timestamp=NOW_MS + YEAR_MS).encode(),
         "max long ago, records now": Batch([Sent()], max_timestamp=NOW_MS - YEAR_MS).encode(),
+        "all negative": Batch([Sent()], base_timestamp=-5).encode(),
         "max -1, records now": Batch([Sent()], max_timestamp=-1).encode(),
         "max long ago, in gzip": Batch([Sent()], max_timestamp=NOW_MS - YEAR_MS, codec=GZIP).encode(),
         "a year ahead among others": Batch([Sent(), Sent(timestamp_delta=YEAR_MS)], max_timestamp=NOW_MS).encode(),
