@@ -15,7 +15,8 @@ from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage
 from tidelog.raft import folder as folders
-from tidelog.raft.driver import RaftDriver, RaftSettings
+from tidelog.raft.driver import RaftDriver
+from tidelog.raft.settings import RaftSettings
 from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter
 from tidelog.sim.disk import SimDisk

@@ -8,8 +8,8 @@ from tidelog.controller import controller as controller_module
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import MetadataError
 from tidelog.metadata.image import ClusterImage
-from tidelog.raft.driver import RaftSettings
 from tidelog.raft.folder import FolderError
+from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotId, read_snapshot
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -304,7 +304,7 @@ def test_wiped_identity_is_told_from_the_voter(world: World) -> None:
     text = world.disk.read_whole(f"{DATA}/meta.properties").decode()
     replaced = "\n".join(line for line in text.splitlines() if "directory.id" not in line)
     world.disk.write_whole(f"{DATA}/meta.properties", replaced.encode())
-    with pytest.raises(KafkaError, match="is not among the voters 1 with"):
+    with pytest.raises(KafkaError, match="is none of the voters 1 with"):
         world.start()
 
 
@@ -315,4 +315,18 @@ def test_damage_in_the_middle_of_the_log_is_told(world: World) -> None:
     node.stop()
     world.disk.flip_bit(f"{METADATA}/00000000000000000000.log", 300, 320)
     with pytest.raises((KafkaError, ValueError)):
+        world.start()
+
+
+def test_missing_checkpoint_is_told(world: World) -> None:
+    node = world.start(SMALL)
+    for number in range(120):
+        node.write(setting(number))
+    world.run(1)
+    assert node.raft.log_start > 0
+    names = [snapshot.file_name for snapshot in node.raft.snapshots]
+    node.stop()
+    for name in names:
+        world.disk.remove(f"{METADATA}/{name}")
+    with pytest.raises(ValueError, match="the log begins at offset"):
         world.start()

@@ -25,7 +25,8 @@ from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage, EndpointImage
 from tidelog.metadata.versions import SUPPORTED
 from tidelog.raft import folder as folders
-from tidelog.raft.driver import RaftDriver, RaftSettings
+from tidelog.raft.driver import RaftDriver
+from tidelog.raft.settings import RaftSettings
 from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -14,7 +14,8 @@ from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import EMPTY_IMAGE, ClusterImage, EndpointImage
 from tidelog.metadata.records import image_records
 from tidelog.metadata.versions import MV_3_6_IV1, SUPPORTED, record_version
-from tidelog.raft.driver import RaftDriver, ReplayBatch, SnapshotSource
+from tidelog.raft.checkpointer import SnapshotSource
+from tidelog.raft.driver import RaftDriver, ReplayBatch
 from tidelog.raft.snapshot import SnapshotContents, SnapshotId
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.records.metadata import (

@@ -6,12 +6,12 @@ watermark that tells the machine what is committed.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidelog.env import Environment
 from tidelog.env.loop import Timer
 from tidelog.env.promise import Promise
+from tidelog.raft.checkpointer import Checkpointer, SnapshotSource
 from tidelog.raft.control import VoterHistory, control_batch, data_batch, leader_change, voters_record
 from tidelog.raft.election_file import read_election, write_election
 from tidelog.raft.events import (
@@ -32,38 +32,18 @@ from tidelog.raft.events import (
 )
 from tidelog.raft.metadata_log import MetadataLog
 from tidelog.raft.quorum import Quorum, Role
-from tidelog.raft.snapshot import (
-    SnapshotContents,
-    SnapshotId,
-    delete_snapshots,
-    encode_snapshot,
-    list_snapshots,
-    read_snapshot,
-    remove_leftovers,
-    write_snapshot,
-)
+from tidelog.raft.settings import RaftSettings
+from tidelog.raft.snapshot import SnapshotContents, SnapshotError, SnapshotId, read_snapshot
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
-from tidelog.wire.batch import check, read_header, records
+from tidelog.wire.batch import check, records
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, SnapshotHeaderRecord, decode_control
+from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, decode_control
 from tidelog.wire.uuids import uuid_text
 
 _logger = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 """The most that one batch of the metadata log may hold: as Kafka's raft has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RaftSettings:
-    """Kafka's settings for the metadata log, under their own names but for the dots."""
-
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    snapshot_bytes: int = 20 * 1024 * 1024
-    snapshot_interval_ms: int = 3600 * 1000
-    retention_bytes: int = 100 * 1024 * 1024
-    retention_ms: int = 7 * 24 * 3600 * 1000
 
 
 class ReplayBatch(NamedTuple):
@@ -73,14 +53,6 @@ class ReplayBatch(NamedTuple):
     epoch: int
     timestamp_ms: int
     values: list[bytes]
-
-
-class SnapshotSource(NamedTuple):
-    """A committed state to be written as a checkpoint. `values` is drawn off the loop: it must not change."""
-
-    id: SnapshotId
-    timestamp_ms: int
-    values: Iterable[bytes]
 
 
 class RaftListener(Protocol):
@@ -127,10 +99,7 @@ class RaftDriver:
         self._send = send
         self._listener: RaftListener
         self._timer: Timer | None = None
-        self._snapshot_timer: Timer | None = None
-        self._snapshots: list[SnapshotId] = []
-        self._snapshot_under_way = False
-        self._bytes_since_snapshot = 0
+        self._checkpointer: Checkpointer
         self._replayed = 0
         self._leading: int | None = None
         self._voters_in_log = False
@@ -165,7 +134,7 @@ class RaftDriver:
     @property
     def snapshots(self) -> Sequence[SnapshotId]:
         """The checkpoints there are, oldest first."""
-        return self._snapshots
+        return self._checkpointer.snapshots
 
     # ---- start and stop ----
 
@@ -174,12 +143,17 @@ class RaftDriver:
         disk = self._env.disk
         self._listener = listener
         disk.make_folders(self.folder)
-        remove_leftovers(disk, self.folder)
         self._log.open(self._durable, self._offline)
-        self._snapshots = list_snapshots(disk, self.folder)
+        self._checkpointer = Checkpointer(
+            self._env,
+            self.folder,
+            self._log,
+            self._settings,
+            listener.snapshot_source,
+            lambda: (self.kraft_version, self.voters),
+        )
         history = VoterHistory()
-        if self._snapshots:
-            self._load(self._snapshots[-1], history)
+        self._load(history)
         self._scan_control_batches(history)
         self._voters_in_log = history.in_log
         self.kraft_version = history.kraft_version
@@ -188,7 +162,7 @@ class RaftDriver:
         if not voters.is_voter(local):
             raise KafkaError(
                 ErrorCode.INVALID_VOTER_KEY,
-                f"{self.folder}: node {local.id} with directory {uuid_text(local.directory_id)} is not among the voters "
+                f"{self.folder}: node {local.id} with directory {uuid_text(local.directory_id)} is none of the voters "
                 + ", ".join(f"{v.key.id} with {uuid_text(v.key.directory_id)}" for v in voters.voters)
                 + ": meta.properties must have the node.id and directory.id that the metadata was written with",
             )
@@ -200,27 +174,34 @@ class RaftDriver:
             durable=self._log.durable_end,
             high_watermark=self._replayed,
         )
-        self._restart_snapshot_timer()
         self.handle(Started())
 
     def stop(self) -> None:
         """Take no further part. What is committed is durable; the log is closed by the store that it belongs to."""
         self._stopped = True
-        for timer in (self._timer, self._snapshot_timer):
-            if timer is not None:
-                timer.cancel()
+        self._checkpointer.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._leading is not None:
             self.handle(Resigned())
 
-    def _load(self, snapshot: SnapshotId, history: VoterHistory) -> None:
-        contents = read_snapshot(self._env.disk, f"{self.folder}/{snapshot.file_name}")
-        for record in contents.control:
-            history.note(record, in_log=snapshot.offset > 0)
-        if self._log.end.offset < snapshot.offset or self._log.log_start > snapshot.offset:
+    def _load(self, history: VoterHistory) -> None:
+        """Hand the newest checkpoint on, and see that the log goes on where it ends."""
+        snapshot = self.snapshots[-1] if self.snapshots else SnapshotId(0, 0)
+        if self._log.log_start > snapshot.offset:
+            raise SnapshotError(
+                f"{self.folder}: the log begins at offset {self._log.log_start}, the newest checkpoint ends at "
+                f"{snapshot.offset}: what lies between is missing. Restore the checkpoint that was there"
+            )
+        if self.snapshots:
+            contents = read_snapshot(self._env.disk, f"{self.folder}/{snapshot.file_name}")
+            for record in contents.control:
+                history.note(record, in_log=snapshot.offset > 0)
+            if snapshot.offset:
+                self._listener.load_snapshot(contents, snapshot)
+        if self._log.end.offset < snapshot.offset:  # the checkpoint is durable, the log's end was not
             self._log.start_over_at(snapshot.offset)
         self._replayed = snapshot.offset
-        if snapshot.offset:
-            self._listener.load_snapshot(contents, snapshot)
 
     def _scan_control_batches(self, history: VoterHistory) -> None:
         for header, buffer in self._log.batches(self._replayed, self._log.end.offset):
@@ -262,7 +243,7 @@ class RaftDriver:
 
     def _write(self, batch: bytearray) -> None:
         self._log.append(batch)
-        self._bytes_since_snapshot += len(batch)
+        self._checkpointer.wrote(len(batch))
         self.handle(Appended(self._log.end))
         if self._log.durable_end == self.log_end:
             self._durable(self.log_end)
@@ -285,8 +266,7 @@ class RaftDriver:
                 self._replay_to(self.log_end)
                 self._leading = self.epoch
                 self._listener.lead(self.epoch)
-        if self._bytes_since_snapshot >= self._settings.snapshot_bytes:
-            self.take_snapshot()
+        self._checkpointer.take_if_due()
 
     def _replay_to(self, end: int) -> None:
         if end > self._replayed:
@@ -311,6 +291,10 @@ class RaftDriver:
             timeout_ms += self._env.random.random_int(0, timeout_ms)
         self._timer = self._env.loop.call_later(timeout_ms / 1000, self.handle, TimedOut())
 
+    def take_snapshot(self) -> Promise[None]:
+        """Write a checkpoint of the committed state now."""
+        return self._checkpointer.take()
+
     # ---- appending, while leading ----
 
     @property
@@ -332,75 +316,3 @@ class RaftDriver:
         last = self.log_end + len(values) - 1
         self._write(batch)
         return last
-
-    # ---- snapshots ----
-
-    def take_snapshot(self) -> Promise[None]:
-        """Write the committed state as a checkpoint, off the loop; then let go of what it makes superfluous."""
-        source = None if self._snapshot_under_way or self._stopped else self._listener.snapshot_source()
-        if source is None or (self._snapshots and source.id <= self._snapshots[-1]):
-            return Promise[None].resolved(None)
-        self._snapshot_under_way = True
-        self._bytes_since_snapshot = 0
-        disk, now_ms = self._env.disk, self._env.clock.now_ms()
-        kraft_version, voters = self.kraft_version, self.voters
-
-        def write() -> None:
-            batches = encode_snapshot(
-                source.values,
-                epoch=source.id.epoch,
-                log_timestamp_ms=source.timestamp_ms,
-                now_ms=now_ms,
-                kraft_version=kraft_version,
-                voters=voters,
-            )
-            write_snapshot(disk, self.folder, source.id.file_name, batches)
-
-        written = self._env.loop.run_blocking(write)
-        written.on_done(lambda promise: self._snapshot_written(source.id, promise.error))
-        return written
-
-    def _snapshot_written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
-        self._snapshot_under_way = False
-        if error is not None:  # the log still holds everything: the next one may fare better
-            _logger.error("the checkpoint %s could not be written: %s", snapshot.file_name, error)
-            return
-        self._snapshots.append(snapshot)
-        self._restart_snapshot_timer()
-        self._clean()
-
-    def _clean(self) -> None:
-        """Delete the oldest checkpoints, and the log below the next, while there is more than retention wants."""
-        disk, now_ms = self._env.disk, self._env.clock.now_ms()
-        sizes = {snapshot: disk.size(f"{self.folder}/{snapshot.file_name}") for snapshot in self._snapshots}
-        total = sum(sizes.values()) + self._log.size_bytes()
-        gone: list[SnapshotId] = []
-        while len(self._snapshots) > 1:
-            oldest, following = self._snapshots[:2]
-            age_ms = now_ms - self._snapshot_timestamp(oldest)
-            if total <= self._settings.retention_bytes and age_ms <= self._settings.retention_ms:
-                break
-            gone.append(self._snapshots.pop(0))
-            before = self._log.size_bytes()
-            self._log.delete_before(following.offset)
-            total -= sizes[oldest] + before - self._log.size_bytes()
-        delete_snapshots(disk, self.folder, gone)
-
-    def _snapshot_timestamp(self, snapshot: SnapshotId) -> int:
-        """When the last record in a checkpoint was written."""
-        data = self._env.disk.read_whole(f"{self.folder}/{snapshot.file_name}")
-        first = next(records(data, read_header(data)))
-        decoded = decode_control(first.key or b"", first.value or b"")
-        return decoded.last_contained_log_timestamp if isinstance(decoded, SnapshotHeaderRecord) else 0
-
-    def _restart_snapshot_timer(self) -> None:
-        if self._snapshot_timer is not None:
-            self._snapshot_timer.cancel()
-        interval_ms = self._settings.snapshot_interval_ms
-        self._snapshot_timer = None
-        if interval_ms > 0 and not self._stopped:
-            self._snapshot_timer = self._env.loop.call_later(interval_ms / 1000, self._snapshot_interval_over)
-
-    def _snapshot_interval_over(self) -> None:
-        self._restart_snapshot_timer()
-        self.take_snapshot()

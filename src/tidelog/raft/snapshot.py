@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidelog.env.disk import Disk
 from tidelog.raft.control import control_batch, data_batch, voters_record
 from tidelog.raft.voters import VoterSet
-from tidelog.wire.batch import check, iterate, records
+from tidelog.wire.batch import check, iterate, read_header, records
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.records.control import (
     ControlRecord,
@@ -143,6 +143,14 @@ def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
         missing = "its header" if header is None else "its footer" if not footer else "the end of its last batch"
         raise SnapshotError(f"{path} lacks {missing}: it was not written to its end")
     return SnapshotContents(header, control, values)
+
+
+def snapshot_timestamp(disk: Disk, path: str) -> int:
+    """When the last record in a checkpoint was written."""
+    data = disk.read_whole(path)
+    first = next(records(data, read_header(data)))
+    decoded = decode_control(first.key or b"", first.value or b"")
+    return decoded.last_contained_log_timestamp if isinstance(decoded, SnapshotHeaderRecord) else 0
 
 
 def delete_snapshots(disk: Disk, folder: str, snapshots: Sequence[SnapshotId]) -> None:
