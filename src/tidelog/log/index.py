@@ -17,17 +17,25 @@ TIME_ENTRY = Struct(">qI")
 OFFSET_ENTRY_BYTES = OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = TIME_ENTRY.size
 
+UNKNOWN = 0xFFFFFFFF
+"""The first offset of a batch whose entry came from the file, which doesn't say."""
+
 _KEY_INT = Struct(">I")
 _KEY_LONG = Struct(">q")
 
 
 class OffsetIndex:
-    """The offset index of the segment that is written."""
+    """The offset index of the segment that is written.
 
-    __slots__ = ("base", "offsets", "positions", "saved")
+    Beside what the file has, it knows the first offset of each batch that it indexes: a reader who asks for such a
+    batch is told its place without a look at the file.
+    """
+
+    __slots__ = ("base", "firsts", "offsets", "positions", "saved")
 
     def __init__(self, base: int) -> None:
         self.base = base
+        self.firsts = array("I")
         self.offsets = array("I")
         self.positions = array("I")
         self.saved = 0  # entries that the file has
@@ -35,7 +43,8 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def add(self, last_offset: int, position: int) -> None:
+    def add(self, first_offset: int, last_offset: int, position: int) -> None:
+        self.firsts.append(first_offset - self.base)
         self.offsets.append(last_offset - self.base)
         self.positions.append(position)
 
@@ -43,6 +52,17 @@ class OffsetIndex:
         """A position at or before the batch that holds `offset`, and near it."""
         slot = bisect_right(self.offsets, offset - self.base)
         return self.positions[slot - 1] if slot else 0
+
+    def exact(self, offset: int) -> int:
+        """The position of the batch that holds `offset`, where that batch is indexed; -1 where it may not be."""
+        offset -= self.base
+        slot = bisect_left(self.offsets, offset)
+        return self.positions[slot] if slot < len(self.firsts) and self.firsts[slot] <= offset else -1
+
+    def after(self, position: int) -> int:
+        """The next indexed position beyond `position`; -1 where none is."""
+        slot = bisect_right(self.positions, position)
+        return self.positions[slot] if slot < len(self.positions) else -1
 
     def floor(self, position: int) -> int:
         """The last indexed position up to `position`; 0, where the segment begins, if none is."""
@@ -57,7 +77,7 @@ class OffsetIndex:
     def truncate(self, offset: int) -> None:
         """Forget the entries at `offset` and above."""
         keep = bisect_left(self.offsets, max(0, offset - self.base))
-        del self.offsets[keep:], self.positions[keep:]
+        del self.firsts[keep:], self.offsets[keep:], self.positions[keep:]
         self.saved = min(self.saved, keep)
 
     def unsaved(self) -> tuple[int, bytes]:
@@ -73,7 +93,7 @@ class OffsetIndex:
         Zeros at the end are no damage: Kafka reserves room for entries, and leaves it behind when killed. Nor are
         entries beyond the segment's end: its tail may have been lost, or cut.
         """
-        self.offsets, self.positions, self.saved = array("I"), array("I"), 0
+        self.firsts, self.offsets, self.positions, self.saved = array("I"), array("I"), array("I"), 0
         sound = len(data) % OFFSET_ENTRY_BYTES == 0
         last_offset, last_position = -1, 0
         for offset, position in OFFSET_ENTRY.iter_unpack(data[: len(data) - len(data) % OFFSET_ENTRY_BYTES]):
@@ -86,6 +106,7 @@ class OffsetIndex:
             self.positions.append(position)
             last_offset, last_position = offset, position
         self.saved = len(self.offsets)
+        self.firsts = array("I", [UNKNOWN]) * self.saved
         return sound
 
 

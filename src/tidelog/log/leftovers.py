@@ -15,6 +15,7 @@ from tidelog.log.names import (
     SEGMENT_FILES,
     SNAPSHOT,
     SWAP,
+    TXN_INDEX,
     parse_segment_file,
 )
 from tidelog.log.scan import batches
@@ -23,11 +24,15 @@ _KEPT = ".checkpoint.deleted"  # snapshots of the metadata log, which are not ou
 
 
 class Found(NamedTuple):
-    """Base offsets of the segments, offsets of the producer snapshots, both rising; `metadata`: the topic is named."""
+    """Base offsets of the segments, offsets of the producer snapshots, both rising.
+
+    `metadata`: the topic is named. `aborted`: some segment has a transaction index.
+    """
 
     bases: list[int]
     snapshots: list[int]
     metadata: bool
+    aborted: bool
 
 
 def tidy(disk: Disk, folder: str) -> Found:
@@ -44,7 +49,7 @@ def tidy(disk: Disk, folder: str) -> Found:
     for suffix in SEGMENT_FILES[1:]:
         for base in set(files.get(suffix, ())) - set(bases):
             disk.remove(f"{folder}/{base:020d}{suffix}")
-    return Found(bases, files.get(SNAPSHOT, []), PARTITION_METADATA in names)
+    return Found(bases, files.get(SNAPSHOT, []), PARTITION_METADATA in names, TXN_INDEX in files)
 
 
 def _finish(disk: Disk, folder: str, names: list[str]) -> list[str]:

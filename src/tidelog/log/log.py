@@ -106,6 +106,7 @@ class Log:
         "deleted",
         "durable_end",
         "flushed_ms",
+        "has_aborted",
         "high_watermark",
         "listener",
         "log_end",
@@ -132,6 +133,7 @@ class Log:
         self.deleted = False
         self.listener: LogListener | None = None
         self.flushed_ms = 0
+        self.has_aborted = False  # some transaction in here was aborted, so readers may have to be told
         self.batches = 0
         self._segments: list[Segment] = []
         self._active: Segment | None = None
@@ -278,7 +280,7 @@ class Log:
             segment.max_timestamp = max_timestamp
             segment.max_timestamp_offset = last
         if position > segment.index_next:
-            segment.add_entries(last, position, self.config.segment_index_bytes)
+            segment.add_entries(base, last, position, self.config.segment_index_bytes)
             segment.index_next = position + self._interval
         segment.size = position + size
         self.log_end = next_offset = last + 1
@@ -332,7 +334,7 @@ class Log:
             raise self._write_failed(segment, error) from error
         segment.note(header.last_offset, header.max_timestamp)
         if position > segment.index_next:
-            segment.add_entries(header.last_offset, position, self.config.segment_index_bytes)
+            segment.add_entries(header.base_offset, header.last_offset, position, self.config.segment_index_bytes)
             segment.index_next = position + self._interval
         segment.size = position + len(data)
         self.log_end = header.next_offset
@@ -350,6 +352,7 @@ class Log:
         """What a follower's batch, or a marker, means for its producer."""
         completed = self.producers.replay(data, header)
         if completed is not None and completed.aborted:
+            self.has_aborted = True
             segment.aborted(self._store.disk).append(completed)
             self._new_names = True
 
@@ -500,8 +503,10 @@ class Log:
             )
         if offset >= end or offset == self.log_end:
             return None
-        with self._guard():
+        try:
             return self._read(offset, max_bytes, end, at_least_one)
+        except (OSError, BadBatch) as error:
+            raise self.read_failed(error) from error
 
     def _read(self, offset: int, max_bytes: int, end: int, at_least_one: bool) -> Slice | None:
         if self._active is None:
@@ -519,7 +524,7 @@ class Log:
                     return None
                 if count > max_bytes:
                     if not first:
-                        first = self._batch_size(segment, pos)
+                        first = self._batch_size(segment, pos, max_bytes)
                     if first > max_bytes and not at_least_one:
                         return None
                     count = min(count, max(first, max_bytes))
@@ -553,6 +558,10 @@ class Log:
             if pos is not None and pos < segment.size:
                 segment.used = True
                 return pos, 0
+        if segment.offsets is not None:
+            pos = segment.offsets.exact(offset)
+            if pos >= 0:
+                return pos, 0
         return locate(self._store.files.open(segment), self.indexes(segment).lookup(offset), segment.size, offset)
 
     def indexes(self, segment: Segment) -> OffsetIndex | SealedIndexes:
@@ -567,7 +576,10 @@ class Log:
             marks.clear()
         marks[offset] = position
 
-    def _batch_size(self, segment: Segment, pos: int) -> int:
+    def _batch_size(self, segment: Segment, pos: int, max_bytes: int) -> int:
+        """The size of the batch at `pos`, or a bound on it that is within `max_bytes`: it needn't be looked at then."""
+        if segment.offsets is not None and 0 < (bound := segment.offsets.after(pos) - pos) <= max_bytes:
+            return bound
         data = self._store.files.open(segment).read(pos + 8, 4)
         return int.from_bytes(data) + LOG_OVERHEAD
 
@@ -596,6 +608,14 @@ class Log:
     def _guard(self) -> _Guard:
         return _Guard(self)
 
+    def read_failed(self, error: OSError | BadBatch) -> KafkaError:
+        """Take the log offline for what the disk did to a reader; the error to tell."""
+        if isinstance(error, BadBatch):
+            self.go_offline(f"{self.folder} is damaged: {error}")
+        else:
+            self.go_offline(f"reading {self.folder} failed: {error}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
     # -- searching, deleting, truncating
 
     def find_by_time(self, timestamp: int, end: int) -> tuple[int, int, int] | None:
@@ -610,6 +630,8 @@ class Log:
 
     def aborted(self, offset: int, found: Slice) -> list[Aborted]:
         """The aborted transactions that a reader of `found`, which began at `offset`, must skip."""
+        if not self.has_aborted:
+            return []
         with self._guard():
             return search.aborted(self, offset, found)
 
@@ -718,10 +740,5 @@ class _Guard:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            self._log.go_offline(f"reading {self._log.folder} failed: {error}")
-        elif isinstance(error, BadBatch):
-            self._log.go_offline(f"{self._log.folder} is damaged: {error}")
-        else:
-            return
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log.offline) from error
+        if isinstance(error, OSError | BadBatch):
+            raise self._log.read_failed(error) from error

@@ -40,6 +40,7 @@ def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -
     now_ms = log._store.clock.now_ms()
     log._segments = [Segment(log.folder, base, now_ms) for base in found.bases]
     log._snapshots = found.snapshots
+    log.has_aborted = found.aborted
     if not log._segments:
         _load_empty(log, found, recovery_point or 0, log_start)
         return
@@ -53,7 +54,7 @@ def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -
         _take_ends(log, log.log_end)
     else:
         _recover(log, recovery_point or 0)
-        _take_ends(log, min(recovery_point or 0, log.log_end))
+        _make_durable(log, recovery_point or 0)
     log.log_start = min(log.log_start, log.log_end)
 
 
@@ -67,6 +68,15 @@ def _load_empty(log: Log, found: Found, recovery_point: int, log_start: int) -> 
 def _take_ends(log: Log, durable_end: int) -> None:
     log.recovery_point = log._synced_end = durable_end
     log.durable_end = log.log_end if log._follows or log._counts else durable_end
+
+
+def _make_durable(log: Log, recovery_point: int) -> None:
+    """What was recovered may be in the page cache only. It was shown before the crash, so it is made durable first."""
+    _take_ends(log, recovery_point)
+    if log.log_end > recovery_point and log.durable_end < log.log_end:
+        recovered = log._segments[log._segment_number(recovery_point) :]
+        log._store.sync_recovered(log, [segment.stem + LOG for segment in recovered])
+        log.durable_end = log._synced_end = log.log_end
 
 
 def open_last(log: Log) -> Segment:
@@ -188,7 +198,7 @@ def _scan(
             newest = segment.max_timestamp = max_timestamp
             segment.max_timestamp_offset = last_offset
         if pos > index_next:
-            segment.add_entries(last_offset, pos, index_bytes)
+            segment.add_entries(fields[0], last_offset, pos, index_bytes)
             index_next = segment.index_next = pos + interval
         if leader_epoch > epoch and found_epochs is not None:
             epoch = leader_epoch
@@ -252,7 +262,7 @@ def rebuild_sealed(log: Log, segment: Segment, next_base: int) -> SealedIndexes:
         if fields[8] > newest:
             newest, newest_offset = fields[8], last_offset
         if pos > index_next:
-            offsets.add(last_offset, pos)
+            offsets.add(fields[0], last_offset, pos)
             times.add(newest, newest_offset)
             index_next = pos + log.config.index_interval_bytes
     times.add(newest, newest_offset)
@@ -347,6 +357,7 @@ def _check_aborted(log: Log, recovery_point: int) -> None:
 
 def _remember_aborted(log: Log, segment: Segment, completed: Completed) -> None:
     """The transaction index lacks what was aborted after its last sync."""
+    log.has_aborted = True
     index = segment.aborted(log._store.disk)
     known = index.entries()
     if not known or known[-1].last_offset < completed.last_offset:

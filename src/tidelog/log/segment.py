@@ -82,11 +82,12 @@ class Segment:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
 
-    def add_entries(self, last_offset: int, position: int, index_bytes_max: int) -> None:
+    def add_entries(self, first_offset: int, last_offset: int, position: int, index_bytes_max: int) -> None:
         """Index the batch at `position`. A full index makes the next batch look at the rules of rolling."""
         offsets, times, base = self.offsets, self.times, self.base
         assert offsets is not None
         assert times is not None
+        offsets.firsts.append(first_offset - base)
         offsets.offsets.append(last_offset - base)
         offsets.positions.append(position)
         stamps = times.stamps
