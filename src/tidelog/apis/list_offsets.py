@@ -2,7 +2,8 @@
 
 -1 latest (the last stable offset for read_committed), -2 earliest, -3 the record with the largest timestamp (v7),
 -4 earliest here (v8), -5 the last one in remote storage (v9), -6 the earliest one not yet there (v11). Without remote
-storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named.
+storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named; while it may still be
+below what was shown before a restart or by an earlier leader, the client is told to ask again.
 
 v1 answers with one offset; v2 knows isolation levels; v4 fences by leader epoch; v6 is flexible; v10 carries a timeout.
 """
@@ -37,6 +38,7 @@ EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_FROM = 4
 NO_EPOCH = -1
+NOT_AVAILABLE_FROM = 5  # older clients don't know OFFSET_NOT_AVAILABLE
 READ_COMMITTED = 1
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -78,6 +80,8 @@ def _one(
             response.leader_epoch = leader_epoch
     except KafkaError as error:
         response.error_code = error.code
+        if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_FROM:
+            response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     except Exception:
         log.exception("looking up offsets of %s-%d failed", topic, asked.partition_index)
         response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -92,6 +96,8 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> 
     if timestamp == LATEST:
         if request.replica_id == DEBUGGING_CONSUMER:
             end = log_.log_end
+        elif partition.catching_up:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log_.log_start, log_.epochs.epoch_for(log_.log_start)
@@ -100,4 +106,8 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> 
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return -1, -1, -1
     found = log_.max_timestamp() if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end)
-    return found if found is not None and found[1] < end else NONE_FOUND
+    if found is None or found[1] < end:
+        return found or NONE_FOUND
+    if partition.catching_up:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return NONE_FOUND

@@ -35,6 +35,7 @@ class Partition:
         "_node_id",
         "_wake_later",
         "deleted",
+        "epoch_start",
         "high_watermark",
         "image",
         "index",
@@ -73,6 +74,7 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
         self.high_watermark = log.high_watermark = log.durable_end
+        self.epoch_start = log.log_end
         log.listener = self
         log.lead(image.leader_epoch)
         if log.durable_end < log.log_end:
@@ -91,6 +93,7 @@ class Partition:
         self.isr = image.isr
         if new_epoch:
             self.log.lead(image.leader_epoch)
+            self.epoch_start = self.log.log_end
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.advance()
 
@@ -149,6 +152,8 @@ class Partition:
         if durable_end <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = durable_end
+        if self.log.producers.first_unstable >= 0:
+            self.log.producers.advance_high_watermark(durable_end)
         if self._acks:
             self._acks.rise(durable_end)
         if self._fetches:
@@ -161,6 +166,11 @@ class Partition:
         """Where the oldest open transaction begins, or the high watermark."""
         unstable = self.log.producers.first_unstable
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether the high watermark may still be below what an earlier leader, or an earlier start, has shown."""
+        return self.high_watermark < self.epoch_start
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice | None:
         """Records from the batch with `offset` to the high watermark, or the last stable offset if `committed`."""
