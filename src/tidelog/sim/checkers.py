@@ -27,10 +27,15 @@ class PartitionHistory:
 
 
 class History:
-    """Everything that clients were told. `powerless` topics count on the page cache (tidelog.durability=os)."""
+    """Everything that clients were told.
 
-    def __init__(self, powerless: frozenset[str] = frozenset()) -> None:
+    `powerless` topics count on the page cache (tidelog.durability=os). `forgetful` ones are in memory: their records go
+    with the process, but no offset is ever given twice.
+    """
+
+    def __init__(self, powerless: frozenset[str] = frozenset(), forgetful: frozenset[str] = frozenset()) -> None:
         self.powerless = powerless
+        self.forgetful = forgetful
         self.losses = 0
         self._partitions: dict[tuple[str, int], PartitionHistory] = {}
         self.acknowledged = 0
@@ -89,7 +94,8 @@ class History:
             if topic in self.powerless:
                 known.values.clear()
                 known.end = 0
-            known.written.clear()
+            if topic not in self.forgetful:
+                known.written.clear()
 
     def check_whole(self, topic: str, partition: int, found: list[bytes]) -> None:
         """At the end: `found` is the whole log, from offset 0 to its end."""

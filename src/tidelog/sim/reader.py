@@ -3,16 +3,11 @@
 from tidelog.sim.checkers import Violation
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.random import SimRandom
-from tidelog.sim.workloads import RETRY_S, Client, Place, fetched_bytes
+from tidelog.sim.workloads import RETRY_S, Client, Place, fetched_bytes, offsets_request
 from tidelog.wire.batch import BatchHeader, check, iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tidelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from tidelog.wire.messages.list_offsets import ListOffsetsResponse
 
 REFUSALS_MAX = 20
 
@@ -43,9 +38,8 @@ class WholeReader(Client):
 
     def connected(self, connection: ClientConnection) -> None:
         if self._end < 0:
-            partition = ListOffsetsPartition(partition_index=self.partition, timestamp=-1)
-            topic = ListOffsetsTopic(name=self.topic, partitions=[partition])
-            connection.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse, 2, 7, self._got_end)
+            request = offsets_request(self.topic, self.partition, -1)
+            connection.ask(request, ListOffsetsResponse, 2, 7, self._got_end)
         elif self._position >= self._end:
             self.done = True
         else:

@@ -7,7 +7,7 @@ runs once more after a bit was flipped in data that was long durable.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.sim.checkers import Violation, check_numbered
+from tidelog.sim.checkers import History, Violation, check_numbered
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.faults import FAULTS, Faults
 from tidelog.sim.random import SimRandom
@@ -24,9 +24,12 @@ from tidelog.wire.messages.create_topics import (
 )
 
 PEACE_S_MAX = 120.0
-TOPICS = {"tide": 2, "surf": 1}
-"""Names and partitions. `surf` counts on the page cache."""
+TOPICS = {"tide": 2, "surf": 1, "foam": 1}
+"""Names and partitions. `surf` counts on the page cache, `foam` is in memory only."""
 POWERLESS = frozenset(("surf",))
+FORGETFUL = frozenset(("foam",))
+PLAIN = (("tide", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam", 0, 1))
+"""Topic, partition and acks of producers that aren't idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class TopicMaker(Client):
             "message.timestamp.type": random.choose(("CreateTime", "CreateTime", "LogAppendTime")),
             "compression.type": random.choose(("producer", "producer", "producer", "zstd", "uncompressed")),
             "tidelog.durability": "os" if name in POWERLESS else "fsync",
+            "tidelog.storage": "memory" if name in FORGETFUL else "disk",
             "tidelog.validate": random.choose(("batch", "batch", "records")),
         }
         return CreatableTopic(
@@ -91,7 +95,7 @@ class Run:
             "log.flush.offset.checkpoint.interval.ms": "300",
             "log.initial.task.delay.ms": "100",
         }
-        self.world = World(seed, settings, POWERLESS)
+        self.world = World(seed, settings, History(POWERLESS, FORGETFUL))
         self.random = self.world.random.fork("run")
         self.idempotent: list[IdempotentProducer] = []
         self.plain: list[PlainProducer] = []
@@ -138,7 +142,7 @@ class Run:
             total = random.random_int(50, 400)
             partition = random.random_int(0, 1)
             self.idempotent.append(IdempotentProducer(world, name, random.fork(name), "tide", partition, total))
-        for number, (topic, partition, acks) in enumerate((("tide", 0, 1), ("tide", 1, 0), ("surf", 0, 1))):
+        for number, (topic, partition, acks) in enumerate(PLAIN):
             name = f"plain{number}"
             self.plain.append(PlainProducer(world, name, random.fork(name), topic, partition, acks))
         for topic, count in TOPICS.items():
@@ -160,7 +164,7 @@ class Run:
 
     def _read_all(self) -> None:
         for topic, count in TOPICS.items():
-            for partition in range(count):
+            for partition in range(count if topic not in FORGETFUL else 0):
                 self._check_log(topic, partition, self._read(topic, partition))
 
     def _read(self, topic: str, partition: int, damaged: BatchHeader | None = None) -> WholeReader:

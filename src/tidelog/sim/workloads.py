@@ -111,6 +111,11 @@ def produce_request(topic: str, partition: int, encoded: bytes, acks: int) -> Pr
     return ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
 
 
+def offsets_request(topic: str, partition: int, timestamp: int) -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+
+
 def only_answer(response: ProduceResponse) -> PartitionProduceResponse:
     return response.responses[0].partition_responses[0]
 
@@ -266,16 +271,24 @@ class PlainProducer(Client):
 
 
 class Consumer(Client):
-    """Fetches one partition from somewhere, without a gap, and now and then goes back to look again."""
+    """Fetches one partition from somewhere, without a gap, and now and then goes back to look again.
+
+    Where the partition was in memory and its records are gone, it goes on at the log's start.
+    """
 
     def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self._position = 0
         self._floor = 0
+        self._astray = False
         super().__init__(place, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
+        if self._astray:
+            request = offsets_request(self.topic, self.partition, -2)
+            connection.ask(request, ListOffsetsResponse, 2, 7, self._got_start)
+            return
         known = self.place.history.of(self.topic, self.partition)
         self._floor = known.end
         if self._position > known.end or self.random.chance(0.1):
@@ -293,6 +306,14 @@ class Consumer(Client):
         )
         connection.ask(request, FetchResponse, 1, 12, self._answered)
 
+    def _got_start(self, response: ListOffsetsResponse) -> None:
+        found = response.topics[0].partitions[0]
+        if not found.error_code:
+            self._astray = False
+            self._position = found.offset
+            self.place.history.saw_end(self.topic, self.partition, found.offset, 0, "ListOffsets -2")
+        self.later(self.connected, RETRY_S)
+
     def _answered(self, response: FetchResponse) -> None:
         if response.responses:
             data = response.responses[0].partitions[0]
@@ -307,7 +328,9 @@ class Consumer(Client):
         where = f"{self.topic}-{self.partition}"
         if data.error_code:
             code = ErrorCode(data.error_code)
-            if code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE):
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.topic in history.forgetful:
+                self._astray = True
+            elif code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE):
                 raise Violation(f"{where} answered {code.name} to a fetch at {self._position}; {self._floor} was shown")
             return
         history.saw_end(self.topic, self.partition, data.high_watermark, self._floor, "Fetch")
@@ -354,9 +377,7 @@ class OffsetAsker(Client):
     def connected(self, connection: ClientConnection) -> None:
         self._floor = self.place.history.of(self.topic, self.partition).end
         self._timestamp = self.random.choose((-1, -1, -2, -3))
-        partition = ListOffsetsPartition(partition_index=self.partition, timestamp=self._timestamp)
-        topic = ListOffsetsTopic(name=self.topic, partitions=[partition])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        request = offsets_request(self.topic, self.partition, self._timestamp)
         connection.ask(request, ListOffsetsResponse, 2, 7, self._answered)
 
     def _answered(self, response: ListOffsetsResponse) -> None:
@@ -367,7 +388,7 @@ class OffsetAsker(Client):
             where = f"{self.topic}-{self.partition}"
             if self._timestamp == -1:
                 history.saw_end(self.topic, self.partition, found.offset, self._floor, "ListOffsets")
-            elif self._timestamp == -2 and found.offset:
+            elif self._timestamp == -2 and found.offset and self.topic not in history.forgetful:
                 raise Violation(f"{where} starts at {found.offset}, though nothing was deleted")
             elif self._timestamp == -3 and found.offset >= 0:
                 history.saw_end(self.topic, self.partition, found.offset + 1, 0, "ListOffsets -3")

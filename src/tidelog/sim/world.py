@@ -17,7 +17,7 @@ START_S_MAX = 60.0
 class World:
     """What clients, processes and faults have in common."""
 
-    def __init__(self, seed: int, settings: dict[str, str], powerless: frozenset[str] = frozenset()) -> None:
+    def __init__(self, seed: int, settings: dict[str, str], history: History) -> None:
         self.seed = seed
         self.random = SimRandom(seed)
         self.timeline = Timeline()
@@ -25,8 +25,8 @@ class World:
         self.disk.make_folders(DATA)
         self.disk.sync_folder("/")
         self.network = SimNetwork(self.timeline, self.random.fork("network"))
-        self.history = History(powerless)
-        self.disk.cache_lost = self.history.cache_was_lost
+        self.history = history
+        self.disk.cache_lost = history.cache_was_lost
         self.trace: list[str] = []
         self._settings = settings
         self._lives = 0
