@@ -263,8 +263,22 @@ def test_metadata_of_a_newer_version_is_refused_with_a_clear_word(world: World) 
     node = world.start()
     node.write(FeatureLevelRecord(name="metadata.version", feature_level=99))
     node.stop()
+    node = Node(world, RaftSettings(), {})
+    world.settle(node.ready)
     with pytest.raises(MetadataError, match=r"metadata.version at level 99.*supports 7 to 30"):
-        world.start()
+        node.ready.result()
+    assert node.controller.submit(lambda image, now_ms: ([], None)).error.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_unknown_record_of_a_newer_version_is_told_with_its_place(world: World) -> None:
+    node = world.start()
+    node.raft.append([b"\x01\x7f\x00\x00"], node.raft.epoch, 0)
+    world.run(1)
+    node.kill()
+    node = Node(world, RaftSettings(), {})
+    world.settle(node.ready)
+    with pytest.raises(MetadataError, match=r"the metadata log near offset 13: .* type 127"):
+        node.ready.result()
 
 
 def test_folder_of_another_node_is_refused(world: World) -> None:
@@ -314,7 +328,7 @@ def test_damage_in_the_middle_of_the_log_is_told(world: World) -> None:
         node.write(setting(number))
     node.stop()
     world.disk.flip_bit(f"{METADATA}/00000000000000000000.log", 300, 320)
-    with pytest.raises((KafkaError, ValueError)):
+    with pytest.raises(MetadataError, match="CORRUPT_MESSAGE"):
         world.start()
 
 

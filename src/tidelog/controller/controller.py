@@ -97,11 +97,20 @@ class Controller:
             if last is not None:
                 self.machine.replay(records, Position(last.last_offset, last.epoch, last.timestamp_ms))
             check_features(self.machine.newest)
-        except (MalformedError, ImageError) as error:
+        except (MetadataError, MalformedError, ImageError, KafkaError) as error:
             offset = "" if last is None else f" at or before offset {last.last_offset}"
-            raise MetadataError(f"the metadata log{offset}: {error}") from None
+            self._broken(
+                error if isinstance(error, MetadataError) else MetadataError(f"the metadata log{offset}: {error}")
+            )
+
+    def _broken(self, error: MetadataError) -> None:
+        """This comes from the loop, where nobody would hear an exception: the start fails, and nothing is decided."""
+        if not self._ready.done:
+            self._ready.fail(error)
 
     def lead(self, epoch: int) -> None:
+        if self._ready.done and self._ready.error is not None:
+            return
         self.machine.lead(epoch)
         self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
         self.submit(self._register).on_done(self._opened)
