@@ -231,6 +231,28 @@ def test_a_new_folder_is_durable_with_its_first_record(sim: Shore) -> None:
     assert sim.disk.read_whole(f"{log.folder}/partition.metadata").startswith(b"version: 0\ntopic_id: ")
 
 
+def test_what_was_cut_never_comes_back(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    for life in range(12):
+        log = sim.log(**SMALL)
+        fill(log, 12)
+        sim.flush(log)
+        fill(log, 12)
+        end = log.log_end
+        sim.disk.flip_bit(log.segments[-1].stem + ".log", 30, log.segments[-1].size)
+        sim.power_loss()
+        log = sim.log(**SMALL)
+        assert (log.offline, log.log_end <= end) == (None, True), f"life {life}"
+        expected = values(log)
+        if life % 2:
+            sim.stop()
+            sim.disk.crash()
+            sim.start()
+        else:
+            sim.power_loss()
+        assert values(sim.log(**SMALL)) == expected
+
+
 def test_leader_epochs_come_back_from_the_batches(sim: Shore) -> None:
     log = sim.log()
     for epoch in (1, 2, 5):

@@ -174,6 +174,30 @@ def test_a_power_loss_right_after_a_truncation_is_no_damage(sim: Shore) -> None:
         assert target <= log.log_end <= 50
 
 
+def test_what_was_truncated_stays_so_after_a_clean_stop_and_a_power_loss(sim: Shore) -> None:
+    for target in (30, 12, 0):
+        log = sim.log(**SMALL)
+        fill(log, 50 - log.log_end)
+        sim.flush(log)
+        log.truncate_to(target)
+        sim.stop()
+        sim.disk.crash()
+        sim.start()
+        assert (sim.log(**SMALL).offline, len(values(sim.log(**SMALL)))) == (None, target)
+
+
+def test_deleted_records_stay_so_when_their_files_come_back(sim: Shore) -> None:
+    log = sim.log(**SMALL)
+    fill(log, 80)
+    sim.flush(log)
+    log.delete_before(50)
+    log.apply_retention(NOW_MS)
+    saved = sim.store.starts_saved(log)
+    sim.run(lambda: saved.done)
+    sim.power_loss()
+    assert sim.log(**SMALL).log_start == 50
+
+
 def test_truncation_at_or_above_the_end_changes_nothing(shore: Shore) -> None:
     log = shore.log(**SMALL)
     fill(log, 20)

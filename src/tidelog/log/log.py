@@ -16,8 +16,6 @@ from bisect import bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
-from crc32c import crc32c
-
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import recovery, retention, search, truncation
 from tidelog.log.epochs import LeaderEpochs
@@ -37,6 +35,7 @@ from tidelog.wire.batch import (
     BatchHeader,
     read_header,
 )
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -388,6 +387,12 @@ class Log:
             self._store.flush_soon(self)
         self._size_limit = min(config.segment_size, self._flush_from + FLUSH_BYTES)
         return segment
+
+    def touch(self) -> None:
+        """Its files changed without an append: the next flush makes that durable."""
+        if not self._dirty:
+            self._dirty = True
+            self._store.wrote(self)
 
     def _wake(self, now_ms: int) -> Segment:
         """The last segment, opened; the first one, made."""

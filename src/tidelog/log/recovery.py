@@ -56,6 +56,7 @@ def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -
         _recover(log, recovery_point or 0)
         _make_durable(log, recovery_point or 0)
     log.log_start = min(log.log_start, log.log_end)
+    log._snapshots = [offset for offset in log._snapshots if offset <= log.log_end]
 
 
 def _load_empty(log: Log, found: Found, recovery_point: int, log_start: int) -> None:
@@ -127,9 +128,11 @@ def _recover(log: Log, recovery_point: int) -> None:
                 raise BadBatch(bad.path, bad.pos, f"{bad.reason}, below the recovery point {recovery_point}") from bad
             cut = store.disk.size(segment.stem + LOG) - segment.size
             store.report(f"{log.place}: cut {cut} bytes off {bad}; the log goes on at offset {next_offset}")
-            log.file_of(segment).truncate(segment.size)
-            log._new_names = True
+            file = log.file_of(segment)
+            file.truncate(segment.size)
+            file.sync()  # or else the next power loss brings back what was cut
             _drop_behind(log, number + 1)
+            store.disk.sync_folder(log.folder)
             break
         if not last:
             segment.finish_times()
@@ -146,15 +149,12 @@ def _recover(log: Log, recovery_point: int) -> None:
     _become_last(log, log._segments[-1])
     _find_epochs(log, found_epochs)
     _check_aborted(log, recovery_point)
-    stale = [offset for offset in log._snapshots if offset > next_offset]
-    for offset in stale:
-        store.disk.remove(log.snapshot_path(offset))
-    if stale:
-        log._snapshots = [offset for offset in log._snapshots if offset <= next_offset]
+    for offset in log._snapshots:
+        if offset > next_offset:
+            store.disk.remove(log.snapshot_path(offset))
     log._new_names = log._new_folder = True  # whether the names were made durable, nobody knows any more
     if next_offset > recovery_point or log._sealed_unsaved:
-        log._dirty = True
-        store.wrote(log)
+        log.touch()
 
 
 def _drop_behind(log: Log, number: int) -> None:

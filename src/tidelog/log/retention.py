@@ -78,4 +78,5 @@ def _delete(log: Log, count: int, now_ms: int) -> int:
         log.log_start = start
         log.epochs.truncate_from_start(start)
     log.forget_segments(going)
+    log._store.start_moved(log)
     return count

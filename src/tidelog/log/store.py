@@ -351,7 +351,7 @@ class Store:
         self._points[log.root].claim((log.topic, log.partition))
 
     def start_moved(self, log: Log) -> None:
-        """The log's start moved past the base of its first segment."""
+        """The log's start moved on, or all of the log did."""
         if not isinstance(log, MemoryLog):
             self._note_start(log)
             self._points[log.root].starts.save()
@@ -361,11 +361,9 @@ class Store:
         return self._points[log.root].starts.save()
 
     def _note_start(self, log: Log) -> None:
-        starts = self._points[log.root].starts
-        if log.segments and log.log_start > log.segments[0].base:
-            starts.put((log.topic, log.partition), log.log_start)
-        else:
-            starts.drop((log.topic, log.partition))
+        """Also where a segment begins there: a power loss may bring deleted segments back, but not their records."""
+        if log.log_start > 0:
+            self._points[log.root].starts.put((log.topic, log.partition), log.log_start)
 
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""

@@ -30,6 +30,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.epochs.truncate_from_end(offset)
     log.log_end = offset
     log.log_start = min(log.log_start, offset)
+    log.touch()
     return True
 
 
@@ -42,6 +43,7 @@ def start_at(log: Log, offset: int, now_ms: int) -> None:
     log._make_folder()
     log._begin_segment(offset, now_ms)
     log._store.start_moved(log)
+    log.touch()
 
 
 def _fall_back(log: Log, offset: int) -> None:
