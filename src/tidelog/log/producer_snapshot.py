@@ -6,11 +6,10 @@ version (2 bytes) | CRC-32C of the rest (4) | count (4) | entries of 46 bytes.
 from collections.abc import Iterable
 from struct import Struct
 
-from crc32c import crc32c
-
 from tidelog.env.disk import Disk
 from tidelog.log.producers import Appended, Producer
 from tidelog.wire.batch import SEQUENCE_MAX
+from tidelog.wire.crc import crc32c
 
 VERSION = 1
 _HEAD = Struct(">hI")

@@ -6,10 +6,9 @@ Read, not mapped: a disk that fails answers a read with an error, a mapping with
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from tidelog.env.disk import File
 from tidelog.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
+from tidelog.wire.crc import crc32c
 
 READ_BYTES = 1 << 20
 

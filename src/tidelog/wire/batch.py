@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.env.network import Buffer
 from tidelog.wire.compression import CompressionError, compress, decompress
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record, RecordError, encode_record, walk_records
 
@@ -174,7 +173,8 @@ def payload(buffer: Buffer, header: BatchHeader, limit: int = INFLATED_BYTES_MAX
     try:
         return decompress(header.codec, section, limit)
     except CompressionError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch at offset {header.base_offset}: {error}") from None
+        # Not CORRUPT_MESSAGE: a client would send the same bytes again.
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batch at offset {header.base_offset}: {error}") from None
 
 
 def records(buffer: Buffer, header: BatchHeader, limit: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
