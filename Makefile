@@ -4,6 +4,7 @@
 
 PY := .venv/bin/python
 READY := .venv/.ready
+unexport PYTHONDONTWRITEBYTECODE  # a broker that is compiled anew at each start is not ready in time
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup -q
 
 help:  ## this list
