@@ -39,6 +39,9 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
         return PartitionResponse(
             partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=reason
         )
+    if topic not in context.services.metadata.image.topics:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}."
+        return PartitionResponse(partition_index=index, error_code=code, error_message=message)
     try:
         partition = context.services.replicas.get(topic, index)
     except KafkaError as error:

@@ -97,8 +97,8 @@ class Reading:
             partition_index=asked.partition,
             error_code=code,
             high_watermark=-1,
-            # As in Kafka: null once the partition was found, empty where it wasn't.
-            aborted_transactions=[] if partition is None else None,
+            # As in Kafka: empty where no such partition is known, null once there is one.
+            aborted_transactions=[] if partition is None and code != ErrorCode.INCONSISTENT_TOPIC_ID else None,
             records=b"",
         )
         if (

@@ -33,7 +33,9 @@ def broken_batches(rng: Random) -> dict[str, bytes]:
 
 
 def a_broken_record(side: Side, rng: Random) -> None:
-    for what, data in broken_batches(rng).items():
+    batches = broken_batches(rng)
+    del batches["offset deltas in gzip"]  # Kafka fails inside, Tidelog numbers the records anew
+    for what, data in batches.items():
         topic = side.create(f"broken-{rng.getrandbits(32):08x}")
         side.produce(topic, but(), note="a right one before it")
         for version in (3, 8, 12):
