@@ -98,10 +98,8 @@ class Controller:
                 self.machine.replay(records, Position(last.last_offset, last.epoch, last.timestamp_ms))
             check_features(self.machine.newest)
         except (MetadataError, MalformedError, ImageError, KafkaError) as error:
-            offset = "" if last is None else f" at or before offset {last.last_offset}"
-            self._broken(
-                error if isinstance(error, MetadataError) else MetadataError(f"the metadata log{offset}: {error}")
-            )
+            near = "" if last is None else f" near offset {last.last_offset}"
+            self._broken(MetadataError(f"the metadata log{near}: {error}"))
 
     def _broken(self, error: MetadataError) -> None:
         """This comes from the loop, where nobody would hear an exception: the start fails, and nothing is decided."""

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.env.network import Buffer
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from tidelog.wire.batch import build
+from tidelog.wire.batch import BatchHeader, build, payload, records
 from tidelog.wire.record import Record
 from tidelog.wire.records import control as wire
 from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, VotersRecord, encode_control
@@ -21,8 +22,47 @@ def control_batch(records: Sequence[ControlRecord], base_offset: int, epoch: int
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    records = [Record(offset, now_ms, None, value, ()) for offset, value in enumerate(values, base_offset)]
-    return build(records, base_offset=base_offset, leader_epoch=epoch)
+    made = [Record(offset, now_ms, None, value, ()) for offset, value in enumerate(values, base_offset)]
+    return build(made, base_offset=base_offset, leader_epoch=epoch)
+
+
+def data_values(buffer: Buffer, header: BatchHeader) -> list[bytes]:
+    """The values of a data batch: what `records` gives, faster where the records are as `data_batch` makes them.
+
+    A start reads hundreds of thousands of them.
+    """
+    values = _plain_values(bytes(payload(buffer, header)), header.record_count)
+    return [record.value or b"" for record in records(buffer, header)] if values is None else values
+
+
+def _plain_values(data: bytes, count: int) -> list[bytes] | None:
+    """None where a record is anything but a value: a key, headers, another timestamp, a length of three bytes."""
+    values: list[bytes] = []
+    pos = 0
+    try:
+        for _ in range(count):
+            size, pos = data[pos], pos + 1
+            if size > 127:
+                size, pos = size & 127 | data[pos] << 7, pos + 1
+            end = pos + (size >> 1)
+            if size > 0x3FFF or data[pos] or data[pos + 1]:  # attributes, timestamp delta
+                return None
+            pos += 2
+            while data[pos] > 127:  # offset delta
+                pos += 1
+            if data[pos + 1] != 1:  # no key
+                return None
+            length, pos = data[pos + 2], pos + 3
+            if length > 127:
+                length, pos = length & 127 | data[pos] << 7, pos + 1
+            stop = pos + (length >> 1)
+            if (size | length) & 1 or stop + 1 != end or data[stop]:  # nothing negative, no headers, nothing left over
+                return None
+            values.append(data[pos:stop])
+            pos = end
+    except IndexError:
+        return None
+    return values if pos == len(data) else None
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Sequence[int]) -> wire.LeaderChangeMessage:

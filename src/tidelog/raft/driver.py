@@ -12,7 +12,14 @@ from tidelog.env import Environment
 from tidelog.env.loop import Timer
 from tidelog.env.promise import Promise
 from tidelog.raft.checkpointer import Checkpointer, SnapshotSource
-from tidelog.raft.control import VoterHistory, control_batch, data_batch, leader_change, voters_record
+from tidelog.raft.control import (
+    VoterHistory,
+    control_batch,
+    data_batch,
+    data_values,
+    leader_change,
+    voters_record,
+)
 from tidelog.raft.election_file import read_election, write_election
 from tidelog.raft.events import (
     Appended,
@@ -276,7 +283,7 @@ class RaftDriver:
     def _decoded(self, start: int, end: int) -> Iterator[ReplayBatch]:
         for header, buffer in self._log.batches(start, end):
             check(buffer, header, header.end)
-            values = [] if header.control else [record.value or b"" for record in records(buffer, header)]
+            values = [] if header.control else data_values(buffer, header)
             yield ReplayBatch(header.last_offset, header.leader_epoch, header.max_timestamp, values)
 
     def _set_timer(self, kind: TimerKind) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.env.disk import Disk
-from tidelog.raft.control import control_batch, data_batch, voters_record
+from tidelog.raft.control import control_batch, data_batch, data_values, voters_record
 from tidelog.raft.voters import VoterSet
 from tidelog.wire.batch import check, iterate, read_header, records
 from tidelog.wire.errors import KafkaError
@@ -126,10 +126,10 @@ def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
         for batch in iterate(data):
             check(data, batch, len(data))
             end = batch.end
+            if not batch.control:
+                values += data_values(data, batch)
+                continue
             for record in records(data, batch):
-                if not batch.control:
-                    values.append(record.value or b"")
-                    continue
                 decoded = decode_control(record.key or b"", record.value or b"")
                 if isinstance(decoded, SnapshotHeaderRecord):
                     header = decoded

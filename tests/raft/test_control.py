@@ -1,0 +1,65 @@
+"""Batches of the metadata log, written and read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.raft.control import VoterHistory, control_batch, data_batch, data_values, leader_change, voters_record
+from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from tidelog.wire.batch import build, check, iterate, records
+from tidelog.wire.record import Record
+from tidelog.wire.records.control import KRaftVersionRecord, decode_control
+
+VOTERS = VoterSet((Voter(ReplicaKey(1, b"directory of one"), (Endpoint("CONTROLLER", "localhost", 9093),)),))
+
+
+@given(st.lists(st.binary(max_size=300) | st.binary(min_size=8000, max_size=9000), min_size=1, max_size=200))
+def test_values_come_back(values: list[bytes]) -> None:
+    batch = data_batch(values, 77, 5, 1234)
+    (header,) = iterate(batch)
+    check(batch, header, len(batch))
+    assert (header.base_offset, header.leader_epoch, header.record_count) == (77, 5, len(values))
+    assert data_values(batch, header) == values == [record.value for record in records(batch, header)]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(0, 10, b"key", b"value"),
+        Record(0, 10, None, None),
+        Record(0, 10, None, b"value", (("name", b"content"),)),
+        Record(0, 9, None, b"value"),
+    ],
+)
+def test_records_unlike_ours_are_read_all_the_same(record: Record) -> None:
+    batch = build([Record(0, 10, None, b"first"), record._replace(offset=1)])
+    (header,) = iterate(batch)
+    assert data_values(batch, header) == [b"first", record.value or b""]
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_records_are_refused_like_elsewhere(garbage: bytes) -> None:
+    batch = data_batch([b"value"], 0, 1, 1)
+    broken = batch[:61] + garbage
+    (header,) = iterate(bytes(batch))
+    header = header._replace(length=len(broken) - 12)
+    try:
+        expected = [record.value or b"" for record in records(broken, header)]
+    except Exception as error:
+        with pytest.raises(type(error)):
+            data_values(broken, header)
+    else:
+        assert data_values(broken, header) == expected
+
+
+def test_control_batch_tells_leader_and_voters() -> None:
+    batch = control_batch(
+        [leader_change(1, VOTERS, [1]), KRaftVersionRecord(kraft_version=1), voters_record(VOTERS)], 0, 3, 1000
+    )
+    (header,) = iterate(batch)
+    assert header.control
+    assert (header.leader_epoch, header.record_count) == (3, 3)
+    history = VoterHistory()
+    for record in records(batch, header):
+        history.note(decode_control(record.key or b"", record.value or b""), in_log=True)
+    assert (history.kraft_version, history.voters, history.in_log) == (1, VOTERS, True)
