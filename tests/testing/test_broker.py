@@ -78,10 +78,16 @@ def test_settings_come_by_kafkas_names_or_by_keyword(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match=r"exit code 1 before it was ready(?s:.*)Unknown setting no.such.setting"):
-        Broker(no_such_setting=1).start()
-    with Broker(data=tmp_path), pytest.raises(BrokerError, match="is in use by another broker"):
-        Broker(data=tmp_path).start()
+    wrong = Broker(no_such_setting=1)
+    with (
+        pytest.raises(BrokerError, match=r"exit code 1 before it was ready(?s:.*)Unknown setting no.such.setting"),
+        wrong,
+    ):
+        pass
+    assert not wrong.data.parent.exists()
+    second = Broker(data=tmp_path)
+    with Broker(data=tmp_path), pytest.raises(BrokerError, match="is in use by another broker"), second:
+        pass
 
 
 def test_a_broker_that_is_not_running_says_so() -> None:

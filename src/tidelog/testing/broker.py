@@ -59,7 +59,11 @@ class Broker:
         self.bootstrap = ""
 
     def __enter__(self) -> "Broker":
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
