@@ -44,7 +44,7 @@ def test_a_segment_is_told_in_words(segment: Path) -> None:
     assert result.exit_code == 0, result.output
     heading, first, second = result.output.splitlines()
     assert heading.startswith(f"{segment}  segment, ")
-    assert first.startswith("  offsets 5 to 5, 1 records, ")
+    assert first.startswith("  offsets 5 to 5, 1 record, ")
     assert "zstd, producer 1000 epoch 1 sequences 7 to 9" in second
 
 

@@ -86,7 +86,7 @@ def words(entry: Entry) -> str:
 def _batch(entry: Entry) -> str:
     parts = [
         f"offsets {entry['base_offset']} to {entry['last_offset']}",
-        f"{entry['records']} records",
+        "1 record" if entry["records"] == 1 else f"{entry['records']} records",
         f"{entry['bytes']} bytes at {entry['position']}",
         f"epoch {entry['leader_epoch']}",
         f"{entry['timestamp_type']} time {human_time(entry['max_timestamp'])}",

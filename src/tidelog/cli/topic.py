@@ -111,7 +111,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         records = sum((p.end or 0) - (p.start or 0) for p in topic.partitions)
         click.secho(topic.name, bold=True, nl=False)
         click.echo(
-            f"  {len(topic.partitions)} partitions, replication {topic.replication}, {records:,} offsets, id {topic.id}"
+            f"  {len(topic.partitions)} partitions, replication {topic.replication}, {records:,} records, id {topic.id}"
         )
         for name, value in sorted(topic.configs.items()):
             click.echo(f"  {name}={value}")
