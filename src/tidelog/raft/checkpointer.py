@@ -106,8 +106,9 @@ class Checkpointer:
             _logger.error("the checkpoint %s could not be written: %s", snapshot.file_name, error)
             return
         self.snapshots.append(snapshot)
-        self._restart_timer()
-        self._clean()
+        if not self._stopped:
+            self._restart_timer()
+            self._clean()
 
     def _clean(self) -> None:
         """Delete the oldest checkpoints, and the log below the next, while there is more than retention wants."""

@@ -106,7 +106,7 @@ class RaftDriver:
         self._send = send
         self._listener: RaftListener
         self._timer: Timer | None = None
-        self._checkpointer: Checkpointer
+        self._checkpointer: Checkpointer | None = None
         self._replayed = 0
         self._leading: int | None = None
         self._voters_in_log = False
@@ -141,7 +141,7 @@ class RaftDriver:
     @property
     def snapshots(self) -> Sequence[SnapshotId]:
         """The checkpoints there are, oldest first."""
-        return self._checkpointer.snapshots
+        return () if self._checkpointer is None else self._checkpointer.snapshots
 
     # ---- start and stop ----
 
@@ -186,7 +186,8 @@ class RaftDriver:
     def stop(self) -> None:
         """Take no further part. What is committed is durable; the log is closed by the store that it belongs to."""
         self._stopped = True
-        self._checkpointer.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._leading is not None:
@@ -250,6 +251,7 @@ class RaftDriver:
 
     def _write(self, batch: bytearray) -> None:
         self._log.append(batch)
+        assert self._checkpointer is not None
         self._checkpointer.wrote(len(batch))
         self.handle(Appended(self._log.end))
         if self._log.durable_end == self.log_end:
@@ -273,6 +275,7 @@ class RaftDriver:
                 self._replay_to(self.log_end)
                 self._leading = self.epoch
                 self._listener.lead(self.epoch)
+        assert self._checkpointer is not None
         self._checkpointer.take_if_due()
 
     def _replay_to(self, end: int) -> None:
@@ -300,6 +303,7 @@ class RaftDriver:
 
     def take_snapshot(self) -> Promise[None]:
         """Write a checkpoint of the committed state now."""
+        assert self._checkpointer is not None
         return self._checkpointer.take()
 
     # ---- appending, while leading ----
