@@ -25,6 +25,10 @@ def jars() -> Path:
 
 @pytest.fixture(scope="session")
 def apache_kafka(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """One Apache Kafka for the whole session: tests use topics of their own and leave its settings alone."""
-    with ApacheKafka(tmp_path_factory.mktemp("apache") / "data") as kafka:
+    """One Apache Kafka for the whole session: tests use topics of their own and leave its settings alone.
+
+    Its default for the size of a message stands in its configuration, as it does in Tidelog's beside it.
+    """
+    settings = {"message.max.bytes": "1048588"}
+    with ApacheKafka(tmp_path_factory.mktemp("apache") / "data", settings) as kafka:
         yield kafka

@@ -19,6 +19,7 @@ from tidelog.wire.batch import (
     CREATE_TIME,
     HEADER_BYTES,
     INFLATED_BYTES_MAX,
+    KNOWN_FLAGS,
     LENGTH_AT,
     LOG_OVERHEAD,
     MAGIC,
@@ -109,13 +110,13 @@ def admit(
         raise _refused_dates(header, "the time of the append is the broker's to set, the producer set it")
     if recompress or late or walks_records(config):
         walked = _walk(place, config, buffer, header, now_ms, append_time)
-        max_timestamp = max((record.timestamp for record in walked), default=-1)
+        max_timestamp = max(-1, *(record.timestamp for record in walked))
         if recompress or (header.codec and _misnumbered(header, walked)):
             return _rebuild(place, config, header, walked, header.codec if target is None else target, now_ms)
     if append_time:
         stamp_append_time(buffer, start, end, now_ms)
     elif header.attributes & APPEND_TIME_FLAG or max_timestamp != header.max_timestamp:
-        ATTRIBUTES.pack_into(buffer, start + ATTRIBUTES_AT, header.attributes & ~APPEND_TIME_FLAG)
+        ATTRIBUTES.pack_into(buffer, start + ATTRIBUTES_AT, header.attributes & KNOWN_FLAGS & ~APPEND_TIME_FLAG)
         TIMESTAMP.pack_into(buffer, start + MAX_TIMESTAMP_AT, max_timestamp)
         seal(buffer, start, end)
     else:

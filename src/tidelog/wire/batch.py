@@ -44,6 +44,8 @@ APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
+KNOWN_FLAGS: Final = 0x7F
+"""What the attributes of a batch may hold; whoever writes them anew leaves the rest out."""
 
 CREATE_TIME: Final = 0
 APPEND_TIME: Final = 1
@@ -261,6 +263,6 @@ def seal(buffer: bytearray | memoryview, pos: int, end: int) -> None:
 def stamp_append_time(buffer: bytearray | memoryview, pos: int, end: int, now_ms: int) -> None:
     """Date the whole batch by the broker (LogAppendTime): its records' own timestamps are no longer looked at."""
     (attributes,) = ATTRIBUTES.unpack_from(buffer, pos + ATTRIBUTES_AT)
-    ATTRIBUTES.pack_into(buffer, pos + ATTRIBUTES_AT, attributes | APPEND_TIME_FLAG)
+    ATTRIBUTES.pack_into(buffer, pos + ATTRIBUTES_AT, attributes & KNOWN_FLAGS | APPEND_TIME_FLAG)
     TIMESTAMP.pack_into(buffer, pos + MAX_TIMESTAMP_AT, now_ms)
     seal(buffer, pos, end)

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tidelog.apis import SERVED
+from tidelog.wire.keys import ApiKey
+
 
 class Found(Protocol):
     """A place where two answers differ; see `compare.Found`."""
@@ -19,6 +22,8 @@ class Found(Protocol):
     def ours(self) -> Any: ...
     @property
     def theirs(self) -> Any: ...
+    @property
+    def theirs_failed(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,37 @@ def at(label: str, path: str = "") -> Callable[[Found], bool]:
     return lambda found: bool(re.search(label, found.label) and re.search(path, found.path))
 
 
-def says_more(found: Found) -> bool:
-    """Words where Kafka has none."""
-    return found.path.endswith("error_message") and found.ours == "<there>" and found.theirs is None
+def config(*names: str) -> Callable[[Found], bool]:
+    """Covers what is told of these settings."""
+    pattern = rf"configs\[({'|'.join(names)})\]"
+    return lambda found: found.key in CONFIG_APIS and bool(re.search(pattern, found.path))
 
 
-ALLOWED: tuple[Difference, ...] = (Difference("Errors come with words", says_more),)
+def words(found: Found) -> bool:
+    """Words where Kafka has none; none where Kafka has some for a success."""
+    if not found.path.endswith("error_message"):
+        return False
+    return found.theirs is None or (found.key == ApiKey.UPDATE_FEATURES and found.ours is None)
+
+
+def unserved_or_telemetry(found: Found) -> bool:
+    match = re.fullmatch(r"\.?api_keys\[(\d+)\]", found.path)
+    if found.key != ApiKey.API_VERSIONS or match is None:
+        return False
+    return int(match[1]) not in SERVED or int(match[1]) in TELEMETRY
+
+
+CONFIG_APIS = (ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS)
+TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+
+ALLOWED: tuple[Difference, ...] = (
+    Difference("Errors come with words", words),
+    Difference("Where Kafka fails inside, Tidelog answers", lambda found: found.theirs_failed),
+    Difference("`max.message.bytes` and `message.max.bytes` are 10 MB by default", config(r"m\w+\.m\w+\.bytes")),
+    Difference("Settings of its own begin with `tidelog.`", config(r"tidelog\.\w+")),
+    Difference("Settings without use here are unknown", config(r"num\.network\.threads", r"ssl\.\S+")),
+    Difference("`node.id` and `process.roles` need not be set", config(r"node\.id", r"process\.roles")),
+    Difference("What is not served is not advertised", unserved_or_telemetry),
+    Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
+    Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),
+)

@@ -9,6 +9,7 @@ from tests.kafka.same_answers.scripts import Script
 from tests.kafka.same_answers.side import Side, Step
 
 MISSING = "<not there>"
+UNKNOWN_SERVER_ERROR = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Found:
     path: str
     ours: Any
     theirs: Any
+    theirs_failed: bool = False
+    """Somewhere in its answer Kafka says UNKNOWN_SERVER_ERROR."""
 
     def __str__(self) -> str:
         return f"step {self.step}, {self.label}\n    {self.path}: {_short(self.ours)} instead of {_short(self.theirs)}"
@@ -45,7 +48,8 @@ def differences(ours: list[Step], theirs: list[Step], allowed: tuple[Difference,
             break
         step_found: list[tuple[str, Any, Any]] = []
         _walk("", our.answer, their.answer, step_found)
-        found += [Found(place, our.label, our.key, path, a, b) for path, a, b in step_found]
+        failed = _fails(their.answer)
+        found += [Found(place, our.label, our.key, path, a, b, failed) for path, a, b in step_found]
     if len(ours) != len(theirs):
         found.append(Found(min(len(ours), len(theirs)), "the end", -1, "steps", len(ours), len(theirs)))
     return [difference for difference in found if not any(rule.covers(difference) for rule in allowed)]
@@ -68,6 +72,12 @@ def _walk(path: str, ours: Any, theirs: Any, found: list[tuple[str, Any, Any]]) 
                 _walk(f"{path}[{place}]", our, their, found)
     elif ours != theirs:
         found.append((path.lstrip("."), ours, theirs))
+
+
+def _fails(answer: Any) -> bool:
+    if isinstance(answer, dict):
+        return answer.get("error_code") == UNKNOWN_SERVER_ERROR or any(map(_fails, answer.values()))
+    return isinstance(answer, list) and any(map(_fails, answer))
 
 
 def _names(items: list[Any]) -> list[Any] | None:

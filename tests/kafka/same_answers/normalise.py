@@ -143,7 +143,8 @@ class Normaliser:
         if name == "records":
             data = bytes(value or b"")
             whole = [self.batch(batch) for batch in batches(data)]
-            return {"null": value is None, "length": len(data), "batches": whole}
+            compressed = any(batch["attributes"] & 7 for batch in whole)
+            return {"null": value is None, "length": "<compressed>" if compressed else len(data), "batches": whole}
         if isinstance(value, list):
             items = [self._item(item, masked) for item in value]
             for list_name, keys in UNORDERED:

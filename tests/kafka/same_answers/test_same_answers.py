@@ -9,9 +9,11 @@ from tests.kafka.apache import ApacheKafka
 from tests.kafka.same_answers.allowed import ALLOWED
 from tests.kafka.same_answers.compare import differences, play
 from tests.kafka.same_answers.scripts import SCRIPTS, WALKING
+from tests.kafka.same_answers.scripts.produce import but
 from tests.kafka.same_answers.side import Side, Step, versions
 from tests.served import Tidelog
 from tidelog.apis import SERVED
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -73,6 +75,17 @@ def test_tidelog_that_walks_the_records_refuses_what_kafka_refuses(
     walking_tidelog: Tidelog, kafkas: Plays, name: str
 ) -> None:
     compare(walking_tidelog, kafkas, name, 1)
+
+
+def test_records_inside_a_batch_are_not_walked_unless_the_topic_asks_for_it(
+    tidelog: Tidelog, walking_tidelog: Tidelog
+) -> None:
+    for broker, error in ((tidelog, 0), (walking_tidelog, ErrorCode.INVALID_RECORD)):
+        side = Side("Tidelog", broker.bootstrap)
+        topic = side.create("not-walked")
+        answer = side.produce(topic, but(count=4, last_offset_delta=3))
+        side.close()
+        assert answer.error_code == error
 
 
 @pytest.mark.long
