@@ -34,16 +34,21 @@ class Result:
 
 
 @click.command()
-@click.option("--records", "-n", type=click.IntRange(1, 100_000_000), default=500_000, show_default=True)
-@click.option("--size", "-s", type=click.IntRange(STAMP_BYTES, 10_000_000), default=100, show_default=True,
+@click.option("--records", "-n", type=click.IntRange(1, 100_000_000), metavar="N", default=500_000, show_default=True)
+@click.option("--size", "-s", type=click.IntRange(STAMP_BYTES, 10_000_000), metavar="N", default=100, show_default=True,
               help="Bytes of a record's value.")  # fmt: skip
-@click.option("--partitions", "-p", type=click.IntRange(1, 10_000), default=1, show_default=True)
+@click.option("--partitions", "-p", type=click.IntRange(1, 10_000), metavar="N", default=1, show_default=True)
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--rate", "-r", type=click.IntRange(1, 100_000), default=1000, show_default=True,
+@click.option("--rate", "-r", type=click.IntRange(1, 100_000), metavar="N", default=1000, show_default=True,
               help="Records a second while latency is measured.")  # fmt: skip
 @click.option(
-    "--seconds", type=click.IntRange(1, 600), default=5, show_default=True, help="How long to measure latency."
+    "--seconds",
+    type=click.IntRange(1, 600),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="How long to measure latency.",
 )
 @bootstrap_option
 @json_option
@@ -58,7 +63,9 @@ def bench(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Measure a running broker: write, read, then acknowledgement and end-to-end latency at a steady rate.
+    """Load a running broker and measure it.
+
+    It writes, reads, then measures acknowledgement and end-to-end latency at a steady rate.
 
     It makes a topic of its own and deletes it afterwards. The client is Python on librdkafka and shares the machine
     with the broker if both are here: `make bench` of the source tree measures the broker alone.

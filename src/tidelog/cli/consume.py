@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 @click.option("--from", "-o", "start", default="beginning", show_default=True, metavar="WHERE",
               help="beginning, end, an offset (42), the last of each partition (-10), a time ago (15m, 2h, 1d) or "
               "a time (2026-01-31T12:00).")  # fmt: skip
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after this many records.")
+@click.option("--count", "-n", type=click.IntRange(1), metavar="N", help="Stop after this many records.")
 @click.option("--exit", "-e", "stop_at_end", is_flag=True, help="Stop at the end, don't wait for new records.")
 @click.option(
-    "--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="Only these; all otherwise."
+    "--partition",
+    "-p",
+    "partitions",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only these; all otherwise.",
 )
 @click.option("--key", "-k", "with_key", is_flag=True, help="Show keys.")
 @click.option("--headers", "-H", "with_headers", is_flag=True, help="Show headers.")

@@ -36,7 +36,13 @@ class Line:
               help="What a line holds: a value, or a JSON object as `consume --json` writes it.")  # fmt: skip
 @click.option("--key-separator", "-k", metavar="TEXT", help="What stands between key and value in a line.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record.")
-@click.option("--partition", "-p", type=click.IntRange(0), help="Write to this partition; by key or in turn otherwise.")
+@click.option(
+    "--partition",
+    "-p",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Write to this partition; by key or in turn otherwise.",
+)
 @click.option("--null", "null_text", metavar="TEXT", help="Lines (or values) that read TEXT become null.")
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,

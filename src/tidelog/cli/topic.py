@@ -20,8 +20,12 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", "-p", type=click.IntRange(1), help="How many; the broker's num.partitions by default.")
-@click.option("--replication", "-r", type=click.IntRange(1), help="Copies of each partition; the broker's default.")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(1), metavar="N", help="How many; the broker's num.partitions by default."
+)
+@click.option(
+    "--replication", "-r", type=click.IntRange(1), metavar="N", help="Copies of each partition; the broker's default."
+)
 @click.option(
     "--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="A topic setting, by Kafka's name."
 )
@@ -124,7 +128,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name", shell_complete=topic_names)
-@click.option("--partitions", "-p", type=click.IntRange(1), help="Grow to this many.")
+@click.option("--partitions", "-p", type=click.IntRange(1), metavar="N", help="Grow to this many.")
 @click.option("--config", "-c", "configs", multiple=True, metavar="NAME=VALUE", help="Set a topic setting.")
 @click.option("--unset", "-u", multiple=True, metavar="NAME", help="Take a topic setting back to its default.")
 @bootstrap_option
