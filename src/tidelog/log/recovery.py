@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tidelog.env.disk import Disk
     from tidelog.log.log import Log
+    from tidelog.log.reading import ReadableLog
 
 WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_RECORDS = 200_000
@@ -80,7 +81,7 @@ def _make_durable(log: Log, recovery_point: int) -> None:
         log.durable_end = log._synced_end = log.log_end
 
 
-def open_last(log: Log) -> Segment:
+def open_last(log: ReadableLog) -> Segment:
     """Open the last segment for writing and reading. After a clean stop it ends where the checkpoint said."""
     segment = log._segments[-1]
     next_offset = _scan(log, segment, NEVER, check=False)
@@ -100,7 +101,7 @@ def reopen_last(log: Log, segment: Segment) -> None:
     _become_last(log, segment)
 
 
-def _become_last(log: Log, segment: Segment) -> None:
+def _become_last(log: ReadableLog, segment: Segment) -> None:
     log._active = segment
     log._flush_from = segment.size
     log._size_limit = -1
@@ -166,7 +167,7 @@ def _drop_behind(log: Log, number: int) -> None:
 
 
 def _scan(
-    log: Log,
+    log: ReadableLog,
     segment: Segment,
     trusted: int,
     *,
@@ -235,11 +236,11 @@ def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int)
     return 0, segment.base
 
 
-def _first_timestamp(log: Log, segment: Segment) -> int:
+def _first_timestamp(log: ReadableLog, segment: Segment) -> int:
     return HEADER.unpack(log.file_of(segment).read(0, HEADER_BYTES))[8]
 
 
-def _next_offset(log: Log, segment: Segment) -> int:
+def _next_offset(log: ReadableLog, segment: Segment) -> int:
     """The offset behind the sound part of a segment whose scan stopped at `segment.size`."""
     assert segment.offsets is not None
     next_offset = segment.base
@@ -249,7 +250,7 @@ def _next_offset(log: Log, segment: Segment) -> int:
     return next_offset
 
 
-def rebuild_sealed(log: Log, segment: Segment, next_base: int) -> SealedIndexes:
+def rebuild_sealed(log: ReadableLog, segment: Segment, next_base: int) -> SealedIndexes:
     """Build the indexes of a sealed segment again. Raises BadBatch where the segment itself is damaged."""
     disk, file = log._store.disk, log.file_of(segment)
     log._store.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
@@ -302,7 +303,7 @@ def _find_epochs(log: Log, found: list[tuple[int, int]]) -> None:
     log._epochs = epochs
 
 
-def headers_from(log: Log, offset: int) -> Iterator[tuple[Segment, int, HeaderFields]]:
+def headers_from(log: ReadableLog, offset: int) -> Iterator[tuple[Segment, int, HeaderFields]]:
     """(segment, position, header) of every batch that ends at `offset` or later."""
     for number in range(log._segment_number(offset), len(log._segments)):
         segment = log._segments[number]

@@ -10,12 +10,12 @@ from tidelog.wire.batch import APPEND_TIME_FLAG, records
 
 if TYPE_CHECKING:
     from tidelog.log.aborted import Aborted
-    from tidelog.log.log import Log
+    from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
     from tidelog.log.slice import Slice
 
 
-def find_by_time(log: Log, timestamp: int, end: int) -> tuple[int, int, int] | None:
+def find_by_time(log: ReadableLog, timestamp: int, end: int) -> tuple[int, int, int] | None:
     """The first record as new as `timestamp`: time index, offset index, then batch by batch, record by record."""
     for number, segment in enumerate(log.segments):
         log.look(segment, number)
@@ -36,7 +36,7 @@ def find_by_time(log: Log, timestamp: int, end: int) -> tuple[int, int, int] | N
     return None
 
 
-def max_timestamp(log: Log) -> tuple[int, int, int] | None:
+def max_timestamp(log: ReadableLog) -> tuple[int, int, int] | None:
     """The newest record: the first of the first such batch of the first segment that has the newest timestamp."""
     newest: Segment | None = None
     for number, segment in enumerate(log.segments):
@@ -54,7 +54,7 @@ def max_timestamp(log: Log) -> tuple[int, int, int] | None:
 
 
 def _record_from(
-    log: Log, segment: Segment, pos: int, fields: HeaderFields, timestamp: int, from_offset: int
+    log: ReadableLog, segment: Segment, pos: int, fields: HeaderFields, timestamp: int, from_offset: int
 ) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) of the batch's first record as new as `timestamp`, from `from_offset` on."""
     if fields[5] & APPEND_TIME_FLAG:  # all records are as new as the batch
@@ -67,7 +67,7 @@ def _record_from(
     return None
 
 
-def aborted(log: Log, offset: int, found: Slice) -> list[Aborted]:
+def aborted(log: ReadableLog, offset: int, found: Slice) -> list[Aborted]:
     """Those whose data or marker a reader meets in `found`: from its segment on, until no more can come."""
     number = next((n for n, segment in enumerate(log.segments) if segment.stem + LOG == found.file.path), None)
     if number is None:
