@@ -16,6 +16,7 @@ from tidelog.cli.show import human_bytes, show_json
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PROGRESS_EVERY_BYTES = 256 * 1024
+GIVE_UP_MS = 30_000  # a broker that went away may come back, but a person waits no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def produce(
     if path is None and sys.stdin.isatty():
         click.echo("One record a line; Ctrl-D ends.", err=True)
     source = open(path, "rb") if path else nullcontext(sys.stdin.buffer)  # noqa: SIM115 - closed by the `with` below
-    producer = Producer(bootstrap, acks=acks, compression_type=compression)
+    producer = Producer(bootstrap, acks=acks, compression_type=compression, message_timeout_ms=GIVE_UP_MS)
     with source as file, producer, _Progress(path) as progress:
         for number, raw in enumerate(cast(BinaryIO, file), 1):
             line = read_line(raw.rstrip(b"\r\n"), number)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import confluent_kafka.admin
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
-from tidelog.client.connect import REQUEST_TIMEOUT_S, settings
+from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Admin:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        knock(bootstrap)
         self._client: Any = library.AdminClient(settings(bootstrap))
 
     def create_topic(

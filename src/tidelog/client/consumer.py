@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import Message as KafkaMessage
 
-from tidelog.client.connect import MESSAGE_BYTES_MAX, REQUEST_TIMEOUT_S, settings
+from tidelog.client.connect import MESSAGE_BYTES_MAX, REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
 from tidelog.client.start import Start
 
@@ -62,6 +62,7 @@ class _Reading:
     def __init__(self, bootstrap: str, topic: str, more: dict[str, Any]) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
+        knock(bootstrap)
         fixed: dict[str, Any] = {
             "group_id": "tidelog",  # the library wants one; without commits and subscriptions it is never used
             "enable_auto_commit": False,

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import Producer as KafkaProducer
 
-from tidelog.client.connect import MESSAGE_BYTES_MAX, settings
+from tidelog.client.connect import MESSAGE_BYTES_MAX, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
@@ -21,6 +21,7 @@ class Producer:
     def __init__(self, bootstrap: str, **more: Any) -> None:
         """`more` are librdkafka's settings with underscores for dots, as in `compression_type="zstd"`."""
         self._bootstrap = bootstrap
+        knock(bootstrap)
         merged = {"message_max_bytes": MESSAGE_BYTES_MAX, "linger_ms": 5, **more}
         self._producer = KafkaProducer(settings(bootstrap, **merged))
         self._failure: ClientError | None = None
