@@ -1,11 +1,13 @@
 """Group commit: who is told when, what one sync covers, and what becomes of a log whose sync or write fails."""
 
 import errno
+import os
 
 import pytest
 from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
 
 from tidelog.log.commit import SYNC_EACH_MAX
+from tidelog.log.flush import Saving
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -185,3 +187,52 @@ def test_a_failed_write_takes_the_log_offline(sim: Shore) -> None:
     assert len(listener.offline) == 1
     assert "the disk is dying" in (log.offline or "")
     assert log.log_end == 1
+
+
+def test_retention_in_the_middle_of_a_flush_takes_no_log_offline(real: Shore) -> None:
+    settings = {"segment_bytes": "1048576", "retention_bytes": "1", "file_delete_delay_ms": "0"}
+    logs = [real.log("tide", n, tidelog_durability="os", **settings) for n in (0, 1)]
+    for log in logs:
+        for _ in range(5):
+            append(log, bytes(400_000))
+    saving = Saving(real.disk, real.store.upkeep.prepare(logs))
+    assert len(saving.jobs[0].files) > 1
+    assert logs[0].apply_retention(real.now_ms()) > 1
+    real.settle()
+    saving.run()
+    real.store.upkeep.take_note(saving, None)
+    assert [log.offline for log in logs] == [None, None]
+    assert [log.recovery_point for log in logs] == [5, 5]
+    append(logs[0], b"goes on")
+    real.restart()
+    assert [value for _, value in values(real.log("tide", 0))][-1] == b"goes on"
+
+
+def test_a_flush_that_finds_no_room_is_tried_again(sim: Shore) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log, _ = listened(sim)
+    append(log, b"a")
+    sim.commit(log)
+    sim.disk.capacity = sim.disk.used_bytes()
+    sim.store.flush_soon(log)
+    sim.settle(1)
+    assert (log.offline, log.recovery_point) == (None, 0)
+    sim.disk.capacity = None
+    sim.flush(log)
+    assert log.recovery_point == 1
+    sim.kill()
+    assert values(sim.log()) == [(0, b"a")]
+
+
+def test_a_segment_that_someone_removed_takes_its_log_offline(real: Shore) -> None:
+    log, other = real.log("tide", 0), real.log("tide", 1)
+    for written in (log, other):
+        append(written, b"a")
+        real.commit(written)
+    os.remove(f"{log.folder}/{0:020d}.log")
+    real.store.flush_soon(log)
+    real.store.flush_soon(other)
+    real.settle()
+    assert log.offline is not None
+    assert "someone removed it" in log.offline
+    assert (other.offline, other.recovery_point) == (None, 1)

@@ -1,11 +1,12 @@
 """Moving a log's recovery point: segments, indexes, producer snapshot and leader epochs made durable, in this order.
 
-What is to be written is gathered on the loop (`prepare`), written and synced off it (`save`), and taken note of on the
-loop again (`finish`). Many logs at once share their syncs.
+What is to be written is gathered on the loop (`prepare`), written and synced off it (`Saving`), and taken note of on
+the loop again (`finish`). Many logs at once share their syncs.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tidelog.log import checkpoints
@@ -15,6 +16,8 @@ from tidelog.log.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from tidelog.log.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.env.disk import Disk
     from tidelog.log.index import OffsetIndex, TimeIndex
     from tidelog.log.log import Log
@@ -121,44 +124,109 @@ def overwrite(disk: Disk, path: str, where: int, data: bytes) -> str:
     return path
 
 
-def save(disk: Disk, jobs: list[FlushJob]) -> None:
-    """Write and sync, off the loop. The segments come first: a snapshot must not be ahead of them."""
-    _sync(disk, jobs, [path for job in jobs for path in job.files])
-    names = _Names(disk)
-    files: list[str] = []
-    for job in jobs:
-        files += [overwrite(disk, path, where, data) for path, where, data in job.entries]
+class Postponed(Exception):
+    """A recovery point stays where it is for now: no room, too many open files. The records are none the worse."""
+
+
+class Saving:
+    """Jobs that are saved together, off the loop: `run` writes and syncs. One that fails drops out, the rest go on.
+
+    `failed` has, by the job's place, Postponed, or the error of a sync after which nobody knows what is on disk.
+    `gone` are files that were not there any more: retention and deletion go on meanwhile.
+    """
+
+    def __init__(self, disk: Disk, jobs: list[FlushJob]) -> None:
+        self.jobs = jobs
+        self.failed: dict[int, Exception] = {}
+        self.gone: set[str] = set()
+        self._disk = disk
+        self._names = [_Names(disk) for _ in jobs]
+
+    def run(self) -> None:
+        """The segments come first: a snapshot must not be ahead of them. Raises OSError where that concerns all."""
+        self._sync([job.files for job in self.jobs])
+        self._sync(self._each(self._write))
+        self._each(self._rename)
+        self._sync_folders()
+        self._each(self._remove_stale)
+
+    def _each(self, step: Callable[[int, FlushJob], list[str]]) -> list[list[str]]:
+        """What the step gives for each job; none for those that dropped out."""
+        results: list[list[str]] = []
+        for place, job in enumerate(self.jobs):
+            results.append([])
+            if place not in self.failed:
+                try:
+                    results[-1] = step(place, job)
+                except OSError as error:
+                    self.failed[place] = Postponed(str(error))
+        return results
+
+    def _write(self, place: int, job: FlushJob) -> list[str]:
+        disk, names = self._disk, self._names[place]
+        files = [overwrite(disk, path, where, data) for path, where, data in job.entries]
         files += [overwrite(disk, job.snapshot(offset), 0, data) for offset, data in job.snapshots.items()]
         files += [path for path in job.aborted if disk.exists(path)]
         if job.epochs is not None:
             checkpoints.write_epochs(cast("Disk", names), f"{job.folder}/{LEADER_EPOCHS}", job.epochs)
-    files += [path for path, _ in names.renames]
-    _sync(disk, jobs, files)
-    for old, new in names.renames:
-        disk.rename(old, new)
-    folders = [job.folder for job in jobs]
-    folders += {job.root: None for job in jobs if job.new_folder}
-    if len(folders) > SYNC_EACH_MAX:
-        _sync_roots(disk, jobs)
-    else:
+        return files + [path for path, _ in names.renames]
+
+    def _rename(self, place: int, job: FlushJob) -> list[str]:
+        for old, new in self._names[place].renames:
+            self._disk.rename(old, new)
+        return []
+
+    def _remove_stale(self, place: int, job: FlushJob) -> list[str]:
+        for offset in job.stale:
+            with suppress(FileNotFoundError):
+                self._disk.remove(job.snapshot(offset))
+        return []
+
+    def _sync(self, paths: list[list[str]]) -> None:
+        if sum(map(len, paths)) > SYNC_EACH_MAX:
+            self._sync_roots()
+            return
+        for place, group in enumerate(paths):
+            if place not in self.failed:
+                for path in group:
+                    self._sync_one(place, path)
+
+    def _sync_one(self, place: int, path: str) -> None:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            self.gone.add(path)
+            return
+        except OSError as error:
+            self.failed[place] = Postponed(str(error))
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            self.failed[place] = error
+
+    def _sync_folders(self) -> None:
+        """The roots too: a commit that is to sync a new folder's name may still be under way."""
+        folders = [job.folder for place, job in enumerate(self.jobs) if place not in self.failed]
+        folders += {job.root: None for job in self.jobs}
+        if len(folders) > SYNC_EACH_MAX:
+            self._sync_roots()
+            return
         for folder in folders:
-            disk.sync_folder(folder)
-    for path in [job.snapshot(offset) for job in jobs for offset in job.stale]:
-        if disk.exists(path):
-            disk.remove(path)
+            try:
+                self._disk.sync_folder(folder)
+            except FileNotFoundError:
+                self.gone.add(folder)
+
+    def _sync_roots(self) -> None:
+        for root in {job.root: None for job in self.jobs}:
+            self._disk.sync_all(root)
 
 
-def _sync(disk: Disk, jobs: list[FlushJob], paths: list[str]) -> None:
-    if len(paths) > SYNC_EACH_MAX:
-        _sync_roots(disk, jobs)
-    else:
-        for path in paths:
-            disk.open(path).sync()
-
-
-def _sync_roots(disk: Disk, jobs: list[FlushJob]) -> None:
-    for root in {job.root: None for job in jobs}:
-        disk.sync_all(root)
+def postpone(job: FlushJob) -> None:
+    """Take note, on the loop, that the job was not saved, and that it may be tried again."""
+    if job.epochs is not None:
+        job.log.epochs.dirty = True
 
 
 def finish(job: FlushJob) -> bool:

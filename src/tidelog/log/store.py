@@ -131,8 +131,9 @@ class Store:
         for first in range(0, len(dirty), STOP_TOGETHER):
             jobs = self.upkeep.prepare(dirty[first : first + STOP_TOGETHER], closing=True)
             if jobs:
-                flush.save(self.disk, jobs)
-                self.upkeep.take_note(jobs, None)
+                saving = flush.Saving(self.disk, jobs)
+                saving.run()
+                self.upkeep.take_note(saving, None)
         for log in self._logs.values():
             points = self._points[log.root]
             if isinstance(log, MemoryLog):
@@ -147,7 +148,10 @@ class Store:
                     file.save_now()
             # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
             recovered = self._clean[root] or root not in self._found.values()
-            if recovered and all(log.offline is None for log in self._logs.values() if log.root == root):
+            unfinished = set(self.upkeep.dirty)
+            if recovered and all(
+                log.offline is None and log not in unfinished for log in self._logs.values() if log.root == root
+            ):
                 checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
         self._close()
 

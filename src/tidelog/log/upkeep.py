@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
+from tidelog.log.flush import Postponed
+from tidelog.log.names import LOG
 from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import STEP_S, Scrub
 from tidelog.wire.errors import KafkaError
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.loop import Timer
     from tidelog.env.promise import Promise
-    from tidelog.log.flush import FlushJob
+    from tidelog.log.flush import FlushJob, Saving
     from tidelog.log.log import Log
     from tidelog.log.store import Store
 
@@ -122,13 +124,13 @@ class Upkeep:
         if not jobs:
             return
         self._flushing = True
-        disk = self._env.disk
-        self._env.loop.run_blocking(lambda: flush.save(disk, jobs)).on_done(lambda done: self._flushed(jobs, done))
+        saving = flush.Saving(self._env.disk, jobs)
+        self._env.loop.run_blocking(saving.run).on_done(lambda done: self._flushed(saving, done))
 
     def prepare(self, logs: list[Log], *, closing: bool = False) -> list[FlushJob]:
         jobs: list[FlushJob] = []
         for log in logs:
-            self._dirty.pop(log, None)
+            self.forget(log)
             if log.offline is None and log.segments:
                 try:
                     jobs.append(flush.prepare(log, closing=closing))
@@ -136,18 +138,29 @@ class Upkeep:
                     log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
         return jobs
 
-    def _flushed(self, jobs: list[FlushJob], done: Promise[None]) -> None:
+    def _flushed(self, saving: Saving, done: Promise[None]) -> None:
         self._flushing = False
-        self.take_note(jobs, done.error)
+        self.take_note(saving, done.error)
         self._flush_next()
 
-    def take_note(self, jobs: list[FlushJob], error: BaseException | None) -> None:
-        for job in jobs:
+    def take_note(self, saving: Saving, error: BaseException | None) -> None:
+        """`error`: of all jobs together."""
+        for place, job in enumerate(saving.jobs):
             log = job.log
             if log.deleted:
                 continue
-            if error is not None:
-                log.go_offline(f"flushing {job.folder} failed: {error}")
+            failed = error or saving.failed.get(place)
+            lost = (
+                [segment.stem for segment in log.segments if segment.stem + LOG in saving.gone] if saving.gone else []
+            )
+            if isinstance(failed, Postponed):
+                self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {failed}")
+                flush.postpone(job)
+                self.wrote(log)
+            elif failed is not None:
+                log.go_offline(f"flushing {job.folder} failed: {failed}")
+            elif lost:
+                log.go_offline(f"{lost[0]}{LOG} is not there any more: someone removed it")
             elif not flush.finish(job):
                 self.wrote(log)
             else:
