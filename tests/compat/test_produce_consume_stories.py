@@ -1,4 +1,4 @@
-"""What every Kafka client must be able to do: told once, lived through by confluent-kafka, kafka-python and aiokafka."""
+"""What every Kafka client must be able to do: told once, lived by confluent-kafka, kafka-python and aiokafka."""
 
 import random
 from collections.abc import Callable
