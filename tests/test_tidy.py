@@ -45,6 +45,12 @@ def test_every_module_says_what_it_is(trees: dict[Path, ast.Module]) -> None:
     assert [str(path) for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
 
 
+def test_every_package_is_one() -> None:
+    # Without its __init__ a folder is passed over by the check of layers.
+    folders = {path.parent for path in SOURCES}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists() and folder.name != "src"] == []
+
+
 def test_names_come_from_the_domain(trees: dict[Path, ast.Module]) -> None:
     classes = [
         (path, node.name) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)

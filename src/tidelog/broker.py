@@ -147,7 +147,7 @@ class Broker:
                 self._locks.append(self.env.disk.lock_folder(folder))
             except BlockingIOError:
                 raise folders.FolderError(
-                    f"{folder} is in use by another broker: stop that one, or give this one a folder of its own (--data)"
+                    f"{folder} is in use by another broker: stop that one, or choose another folder with --data"
                 ) from None
 
     def _controller_endpoint(self) -> ControllerEndpoint:
