@@ -6,8 +6,9 @@ judge. A batch without producer id (-1) never comes here.
 """
 
 from bisect import insort
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 from tidelog.env.network import Buffer
 from tidelog.wire.batch import CONTROL_FLAG, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader, records
@@ -29,6 +30,10 @@ class Appended(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
+
+
+_make_appended: Callable[[tuple[int, int, int, int, int]], Appended] = partial(cast(Any, tuple).__new__, Appended)
+"""Half the cost of calling the class."""
 
 
 class Producer:
@@ -168,7 +173,7 @@ class Producers:
             producer.restored = False
         elif len(window) == WINDOW:
             del window[0]
-        window.append(Appended(base_sequence, last_sequence, base_offset, last_offset, timestamp))
+        window.append(_make_appended((base_sequence, last_sequence, base_offset, last_offset, timestamp)))
         producer.last_timestamp = timestamp
         self.end = last_offset + 1
         if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset < 0:
