@@ -11,6 +11,8 @@ answered as if nothing had happened.
 
 from __future__ import annotations
 
+import errno
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.checkpoints import PARTITION_METADATA
@@ -19,31 +21,23 @@ from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.env import Environment
-    from tidelog.env.disk import Disk
+    from tidelog.env.disk import Disk, File
     from tidelog.env.promise import Promise
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
 
 SYNC_EACH_MAX = 8
 """Up to so many files and folders are synced one by one."""
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+"""Nothing could be opened, so nothing was lost either: tried again after `AGAIN_S`."""
+AGAIN_S = 0.1
+TRY_AGAIN_S = 0.1
 
-
-class Mark(NamedTuple):
-    """How far a log was written when the sync began."""
-
-    log: Log
-    generation: int
-    end: int
-    segment: Segment | None
-    size: int
-    sealed: list[Segment]
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 def sync(disk: Disk, root: str, paths: list[str], folders: list[str]) -> None:
-    """Make the files' contents, then the folders' names, durable. Blocks; touches nothing that the loop owns.
-
-    Files are opened here, a few at most: an error that the kernel has noted for one since is reported all the same.
-    """
+    """Make the files' contents, then the folders' names, durable. Blocks. Raises the first error."""
     if len(paths) + len(folders) > SYNC_EACH_MAX:
         disk.sync_all(root)
         return
@@ -51,6 +45,88 @@ def sync(disk: Disk, root: str, paths: list[str], folders: list[str]) -> None:
         disk.open(path).sync()
     for folder in folders:
         disk.sync_folder(folder)
+
+
+def missing(log: Log, gone: set[str]) -> str | None:
+    """A file among those that are gone that belongs to the log: retention and deletion didn't take it."""
+    return next((path for segment in log.segments if (path := segment.stem + LOG) in gone), None)
+
+
+class Mark(NamedTuple):
+    """How far a log was written when the sync began, and the files and folders that must be durable for that.
+
+    A file that is open is synced as it is; others are opened off the loop. What the kernel noted of a failed write is
+    told to whoever asks first, however late the file was opened.
+    """
+
+    log: Log
+    generation: int
+    end: int
+    segment: Segment | None
+    size: int
+    sealed: list[Segment]
+    files: list[tuple[str, File | None]]
+    folders: list[str]
+
+
+class Syncing:
+    """One sync of many logs. `run` is for off the loop: it touches nothing but the disk.
+
+    `errors` has what went wrong, by path; a root's entry concerns all of its logs.
+    """
+
+    __slots__ = ("_disk", "errors", "marks")
+
+    def __init__(self, disk: Disk, marks: list[Mark]) -> None:
+        self._disk = disk
+        self.marks = marks
+        self.errors: dict[str, OSError] = {}
+
+    def run(self) -> None:
+        for root in {mark.log.root: None for mark in self.marks}:
+            files: dict[str, File | None] = {}
+            folders: dict[str, None] = {}
+            for mark in self.marks:
+                if mark.log.root == root:
+                    files.update(mark.files)
+                    folders.update(dict.fromkeys(mark.folders))
+            try:
+                if len(files) + len(folders) > SYNC_EACH_MAX:
+                    self._disk.sync_all(root)
+                    continue
+            except OSError as error:
+                self.errors[root] = error
+                continue
+            for path, file in files.items():
+                self._sync_file(path, file)
+            for folder in folders:
+                self._sync_folder(folder)
+
+    def _sync_file(self, path: str, file: File | None) -> None:
+        try:
+            (self._disk.open(path) if file is None else file).sync()
+        except OSError as error:
+            self.errors[path] = error
+
+    def _sync_folder(self, folder: str) -> None:
+        try:
+            self._disk.sync_folder(folder)
+        except OSError as error:
+            self.errors.setdefault(folder, error)
+
+    def error_of(self, mark: Mark) -> OSError | None:
+        """What concerns this log. Files that are gone and not missed, since their segments went too, don't."""
+        errors = self.errors
+        if not errors:
+            return None
+        if mark.log.root in errors:
+            return errors[mark.log.root]
+        paths = {segment.stem + LOG for segment in mark.log.segments}
+        for path in [path for path, _ in mark.files] + mark.folders:
+            error = errors.get(path)
+            if error is not None and not (isinstance(error, FileNotFoundError) and path not in paths):
+                return error
+        return None
 
 
 class GroupCommit:
@@ -81,57 +157,52 @@ class GroupCommit:
     def _start(self) -> None:
         self._scheduled = False
         logs, self._waiting = self._waiting, []
-        marks: list[Mark] = []
-        work: dict[str, tuple[list[str], list[str]]] = {}
         for log in logs:
             log._requested = False
-            if log.offline is None:
-                marks.append(_mark(log, *work.setdefault(log.root, ([], []))))
-        if not marks:
-            return
-        self._syncing = True
-        disk = self._env.disk
+        marks = [_mark(log) for log in logs if log.offline is None]
+        if marks:
+            self._syncing = True
+            syncing = Syncing(self._env.disk, marks)
+            self._env.loop.run_blocking(syncing.run).on_done(lambda promise: self._done(syncing, promise))
 
-        def work_off_loop() -> None:
-            for root, (paths, folders) in work.items():
-                sync(disk, root, paths, folders)
-
-        self._env.loop.run_blocking(work_off_loop).on_done(lambda promise: self._done(marks, promise))
-
-    def _done(self, marks: list[Mark], promise: Promise[None]) -> None:
+    def _done(self, syncing: Syncing, promise: Promise[None]) -> None:
         self._syncing = False
-        error = promise.error
-        for mark in marks:
-            log = mark.log
-            if log.deleted:
-                continue
-            if error is not None:
-                log.go_offline(f"a sync that {log.folder} was part of failed: {error}")
-            elif mark.generation == log._generation:
-                log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in mark.sealed]
-                if mark.segment is log._active and mark.segment is not None and log.offline is None:
-                    log.mark(mark.end, mark.size)
-                log.became_durable(mark.end)
-            else:
-                log.became_durable(min(log._synced_end, log.log_end))
-                self.request(log)
+        promise.result()
+        for mark in syncing.marks:
+            if not mark.log.deleted:
+                self._take_note(mark, syncing.error_of(mark))
         if self._waiting and not self._scheduled:
             self._scheduled = True
             self._env.loop.call_soon(self._start)
 
+    def _take_note(self, mark: Mark, error: OSError | None) -> None:
+        log = mark.log
+        if error is not None and error.errno in _NO_DESCRIPTOR:
+            log._new_names = log._new_folder = True
+            self._env.loop.call_later(TRY_AGAIN_S, self.request, log)
+        elif error is not None:
+            log.go_offline(f"a sync of {log.folder} failed: {error}")
+        elif mark.generation != log._generation:
+            self.request(log)
+        else:
+            log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in mark.sealed]
+            if mark.segment is log._active and mark.segment is not None and log.offline is None:
+                log.mark(mark.end, mark.size)
+            log.became_durable(mark.end)
 
-def _mark(log: Log, paths: list[str], folders: list[str]) -> Mark:
-    """Note how far the log is written, and add what must be synced for that."""
+
+def _mark(log: Log) -> Mark:
+    """Note how far the log is written, and what must be synced for that."""
     active = log._active
+    segments = list(log._sealed_unsynced)
     if active is not None and log.log_end > log._synced_end:
-        paths.append(active.stem + LOG)
-    paths += [segment.stem + LOG for segment in log._sealed_unsynced]
-    if log._new_folder and log.topic_id != ZERO_UUID and log.segments:
-        paths.append(f"{log.folder}/{PARTITION_METADATA}")
-    if log._new_names:
-        folders.append(log.folder)
-    if log._new_folder and log.root not in folders:
+        segments.append(active)
+    files = [(segment.stem + LOG, segment.file) for segment in segments]
+    folders = [log.folder] if log._new_names else []
+    if log._new_folder:
         folders.append(log.root)
+        if log.topic_id != ZERO_UUID and log.segments:
+            files.append((f"{log.folder}/{PARTITION_METADATA}", None))
     log._new_names = log._new_folder = False
     size = 0 if active is None else active.size
-    return Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced))
+    return Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced), files, folders)

@@ -7,6 +7,8 @@ is written; at a clean stop it comes back after everything else.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
@@ -82,6 +84,8 @@ class Store:
         """
         for root, points in self._points.items():
             self.disk.make_folders(root)
+            with suppress(PermissionError):  # its parent may be someone else's, who then made it long ago
+                self.disk.sync_folder(dirname(root) or "/")
             points.load()
             mark = f"{root}/{CLEAN_SHUTDOWN}"
             epoch = checkpoints.read_clean_shutdown(self.disk, mark)
