@@ -3,6 +3,7 @@
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,10 @@ STOP_TIMEOUT_S = 30.0
 
 
 class Tidelog:
-    """One broker on `folder`, with Kafka's names for `settings`. The port is kept over a restart."""
+    """One broker on `folder`, with Kafka's names for `settings`. The port is kept over a restart.
+
+    Name the port where `advertised.listeners` is set: what the broker says when it is ready is what it advertises.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, port: int = 0) -> None:
         self.folder = folder
@@ -50,7 +54,8 @@ class Tidelog:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
         try:
             ready = self._ready_line()
-            self.port = int(ready.rstrip(".").rpartition(":")[2].split()[0])
+            if not self.port:
+                self.port = int(ready.rpartition(":")[2])
         except BaseException:
             self.kill()
             raise
@@ -106,7 +111,7 @@ class Tidelog:
                 line = process.stdout.readline().decode(errors="replace").strip()
                 if not line:
                     raise AssertionError(f"Tidelog ended before it was ready; it said:\n{self.said()}")
-                if self.port == 0 or f":{self.port}" in line:
+                if " is ready on " in line:
                     return line
         raise AssertionError(f"Tidelog was not ready in {START_TIMEOUT_S:.0f} s; it said:\n{self.said()}")
 
@@ -114,3 +119,10 @@ class Tidelog:
 def _close(process: "subprocess.Popen[bytes]") -> None:
     if process.stdout is not None:
         process.stdout.close()
+
+
+def free_port() -> int:
+    """A port nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,6 +1,5 @@
 """A real Apache Kafka, one combined KRaft node, on a folder of ours; and its command-line tools."""
 
-import os
 import signal
 import socket
 import struct
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kafka.jars import kafka_jars
+from tests.served import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -38,13 +38,6 @@ SETTINGS = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-
-
-def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ApacheKafka:
@@ -197,11 +190,3 @@ def tool(
     return subprocess.run(
         command, input=input if input is not None else "", capture_output=True, text=True, timeout=timeout_s
     )
-
-
-def suspend(pid: int) -> None:
-    os.kill(pid, signal.SIGSTOP)
-
-
-def resume(pid: int) -> None:
-    os.kill(pid, signal.SIGCONT)

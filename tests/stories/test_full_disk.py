@@ -64,7 +64,7 @@ def test_a_full_disk_is_an_error_and_not_the_end(small_disk: Path) -> None:
                 acknowledged += 1
             assert error == ErrorCode.KAFKA_STORAGE_ERROR
             assert acknowledged > 50
-            error, _ = produce(connection, "grows", b"once more")
+            error, _ = produce(connection, "grows", RECORD)
             assert error in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             topics = {"topics": None, "allow_auto_topic_creation": False}
             answer = connection.ask(ApiKey.METADATA, 9, topics)

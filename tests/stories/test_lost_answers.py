@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.reading import create_topic
-from tests.served import Tidelog
+from tests.served import Tidelog, free_port
 from tests.stories.load import Sender, account_for
 from tests.stories.proxy import Proxy
 
@@ -19,7 +19,7 @@ def test_lost_answers_neither_double_nor_reorder(tmp_path: Path, cuts: int, answ
     proxy = Proxy(in_flight=5, answers_between=answers_between)
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
     try:
-        with Tidelog(tmp_path / "data", settings) as broker:
+        with Tidelog(tmp_path / "data", settings, port=free_port()) as broker:
             proxy.connect_to(broker.port)
             create_topic(broker.bootstrap, "numbers")
             sender = Sender(f"127.0.0.1:{proxy.port}", "numbers", 1).start()

@@ -86,7 +86,9 @@ def test_each_of_five_batches_is_known_again_after_a_restart(tidelog: Tidelog, e
     """Five in flight, some of them answered when the broker ends: resent, each is there once, at its first offset."""
     create_topic(tidelog.bootstrap, "five")
     with Connection(tidelog.bootstrap) as connection:
-        producer_id = connection.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transaction_timeout_ms": 1000}).producer_id
+        who = {"transactional_id": None, "transaction_timeout_ms": 1000}
+        producer_id = connection.ask(ApiKey.INIT_PRODUCER_ID, 4, who).producer_id
+        assert producer_id >= 0
         batches = five_batches(producer_id, 0)
         asked = [connection.send(ApiKey.PRODUCE, 9, produce_fields(data)) for data in batches]
         firsts = [base_offset(connection.answer(ApiKey.PRODUCE, 9, correlation)) for correlation in asked[:answered]]
