@@ -14,11 +14,11 @@ from tidelog.apis.context import Endpoint, Services
 from tidelog.apis.deadlines import Deadlines
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.producer_ids import ProducerIds
+from tidelog.apis.waiting import defaults_of
 from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller import brokers, producer_ids
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
-from tidelog.controller.leaders import Defaults
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
@@ -57,6 +57,7 @@ class Broker:
         self.endpoints: dict[str, Endpoint] = {}
         self.services: Services
         self._epoch = -1
+        self._directories: tuple[bytes, ...] = ()
         self._locks: list[object] = []
         self._server: Server | None = None
         self._store: Store | None = None
@@ -67,14 +68,14 @@ class Broker:
     def start(self) -> Promise[None]:
         """Resolves when clients are served. Raises, or fails, with what is wrong with folders or addresses."""
         env, config = self.env, self.config
-        store = Store(env, list(config.folders), config)
+        store = Store(env, self._all_folders(), config)
         identity = self._open_folders(store)
         self._store = store
         follower = Follower()
         follower.subscribe(self._configs_changed)  # first: others read the settings that it puts in force
         raft = self._raft = self._make_raft(identity, store)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
-        controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), self._defaults())
+        controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), defaults_of(config))
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
         self.services = Services(
             node_id=config.node_id,
@@ -124,15 +125,21 @@ class Broker:
         controller.start().on_done(leading)
         return started
 
+    def _all_folders(self) -> list[str]:
+        """The data folders, and the metadata's where it has one of its own."""
+        return list(dict.fromkeys((*self.config.folders, self.config.metadata_folder)))
+
     def _open_folders(self, store: Store) -> FolderIdentity:
         """Read who the folders belong to, take them, and format those that are new. The identity of the metadata's."""
         env, config = self.env, self.config
         self._lock_folders()
-        identities, new = folders.open_folders(env, config.folders, config.node_id, config.cluster_id)
-        by_folder = dict(zip(config.folders, identities, strict=True))
-        metadata = by_folder.get(config.metadata_folder, identities[0])
+        every = self._all_folders()
+        identities, new = folders.open_folders(env, every, config.node_id, config.cluster_id)
+        by_folder = dict(zip(every, identities, strict=True))
+        metadata = by_folder[config.metadata_folder]
+        self._directories = tuple(by_folder[folder].directory_id for folder in config.folders)
         store.start()
-        if not env.disk.exists(f"{config.metadata_folder}/{folders.METADATA_FOLDER}"):
+        if config.metadata_folder in new:
             values = [encode_record(record, 0) for record in default_bootstrap()]
             folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())
         for folder in new:
@@ -153,7 +160,8 @@ class Broker:
     def _controller_endpoint(self) -> ControllerEndpoint:
         """Where a controller of Apache Kafka would listen, were it started on this folder."""
         for listener in self.config.controller_listener_list:
-            return ControllerEndpoint(listener.name, listener.host or "localhost", listener.port)
+            host = "localhost" if listener.is_wildcard else listener.host
+            return ControllerEndpoint(listener.name, host, listener.port or folders.DEFAULT_CONTROLLER_PORT)
         return ControllerEndpoint(folders.CONTROLLER_LISTENER, "localhost", folders.DEFAULT_CONTROLLER_PORT)
 
     def _make_raft(self, identity: FolderIdentity, store: Store) -> RaftDriver:
@@ -167,18 +175,9 @@ class Broker:
             retention_bytes=config.metadata_max_retention_bytes,
             retention_ms=config.metadata_max_retention_ms,
         )
-        metadata_log = StoreLog(store, self.env.clock, resolve_topic(METADATA_CONFIG, config))
+        metadata_log = StoreLog(store, self.env.clock, resolve_topic(METADATA_CONFIG, config), config.metadata_folder)
         folder = f"{config.metadata_folder}/{folders.METADATA_FOLDER}"
         return RaftDriver(self.env, folder, Voter(key, (self._controller_endpoint(),)), metadata_log, settings)
-
-    def _defaults(self) -> Defaults:
-        config = self.config
-        return Defaults(
-            num_partitions=config.num_partitions,
-            replication_factor=config.default_replication_factor,
-            min_insync_replicas=config.min_insync_replicas,
-            unclean_leader_election=config.unclean_leader_election_enable,
-        )
 
     def _listen(self) -> None:
         """Bind every listener. Port 0 advertises the port that it got."""
@@ -201,7 +200,7 @@ class Broker:
                 for endpoint in self.endpoints.values()
             ),
             features={name: (low, high) for name, (low, high) in SUPPORTED.items()},
-            log_dirs=(services.directory_id,),
+            log_dirs=self._directories,
             rack=self.config.broker_rack,
             previous_epoch=-1 if services.store.broker_epoch is None else services.store.broker_epoch,
         )

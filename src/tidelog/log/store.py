@@ -167,11 +167,12 @@ class Store:
 
     # -- logs
 
-    def log(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Log:
+    def log(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig, folder: str | None = None) -> Log:
         """The partition's log: the one that is open, the one on disk, recovered, or a new one.
 
         Of a new one nothing is on disk before its first write. A folder that belongs to another topic of the same name
-        is put away. What can't be opened is offline, and says why.
+        is put away. A new one lies in `folder`, or in the data folder with the fewest logs. What can't be opened is
+        offline, and says why.
         """
         key = topic, partition
         known = self._logs.get(key)
@@ -186,7 +187,7 @@ class Store:
             if root is not None and self._belongs_to_another(root, key, topic_id):
                 self._put_away(root, key)
                 root = None
-            log = Log(self, root or self._emptiest(), topic, partition, topic_id, config)
+            log = Log(self, root or folder or self._emptiest(), topic, partition, topic_id, config)
             if root is not None:
                 self._load(log)
         self._logs[key] = log

@@ -30,8 +30,9 @@ METADATA_CONFIG = {
 class StoreLog:
     """Kafka's files in `__cluster_metadata-0`, made durable by the store's group commit."""
 
-    def __init__(self, store: Store, clock: Clock, config: TopicConfig) -> None:
+    def __init__(self, store: Store, clock: Clock, config: TopicConfig, root: str | None = None) -> None:
         self._store = store
+        self._root = root
         self._clock = clock
         self._config = config
         self._log: Log
@@ -41,7 +42,7 @@ class StoreLog:
     def open(self, on_durable: Callable[[int], None], on_offline: Callable[[str], None]) -> None:
         self._on_durable = on_durable
         self._on_offline = on_offline
-        self._log = self._store.log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._config)
+        self._log = self._store.log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, self._config, self._root)
         if self._log.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._log.offline)
         self._log.listener = self
