@@ -78,6 +78,9 @@ class Asked:
         assert struct.unpack_from(">i", whole)[0] == len(whole) - 4, "the frame's length is wrong"
         self.frame = whole[4:]
 
+    def fail(self, reason: str) -> None:
+        self.done, self.closed = True, reason
+
     @property
     def response(self) -> Any:
         assert self.done, "not answered yet"
@@ -162,7 +165,7 @@ class Harbour:
 
     def _await(self, asked: Asked, late: Any) -> None:
         asked.late = late
-        slot = Slot(lambda: asked.settle(slot.answer), late, runs_ahead=late.runs_ahead)
+        slot = Slot(lambda: asked.settle(slot.answer), asked.fail, late, runs_ahead=late.runs_ahead)
         late.begin(slot)
 
     def ask(self, key: int, version: int, fields: Mapping[str, Any]) -> Any:

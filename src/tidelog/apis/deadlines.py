@@ -6,11 +6,14 @@ deadline, and one timer looks at the heads of the queues. A deadline is met to w
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tidelog.env import Environment
+
+log = logging.getLogger("tidelog.deadlines")
 
 LOOK_S = 0.1
 QUEUES_MAX = 64  # a client may make up any timeout: beyond so many different ones they are rounded up
@@ -50,9 +53,16 @@ class Deadlines:
             while queue and (queue[0][1].done or queue[0][0] <= now):
                 request = queue.popleft()[1]
                 if not request.done:
-                    request.expire()
+                    _expire(request)
             if not queue:
                 del self._queues[timeout_ms]
         self._looking = bool(self._queues)
         if self._looking:
             self._loop.call_later(LOOK_S, self._look)
+
+
+def _expire(request: Expiring) -> None:
+    try:
+        request.expire()
+    except Exception:  # the others' time is over all the same
+        log.exception("a request that timed out can't be answered")

@@ -26,12 +26,18 @@ Answer: TypeAlias = "bytes | list[bytes | Sendable] | None"
 
 
 class Slot:
-    """The place of one answer that comes later. `complete` is called once; None: the request gets no answer."""
+    """The place of one answer that comes later. `complete` is called once; None: the request gets no answer.
 
-    __slots__ = ("_changed", "answer", "late", "ready", "runs_ahead")
+    Neither call raises: whoever waits next to this one must hear of its answer whatever happens here.
+    """
 
-    def __init__(self, changed: Callable[[], None], late: "Late | None", *, runs_ahead: bool) -> None:
+    __slots__ = ("_changed", "_close", "answer", "late", "ready", "runs_ahead")
+
+    def __init__(
+        self, changed: Callable[[], None], close: Callable[[str], None], late: "Late | None", *, runs_ahead: bool
+    ) -> None:
         self._changed = changed
+        self._close = close
         self.late = late
         self.answer: Answer = None
         self.ready = False
@@ -42,6 +48,10 @@ class Slot:
         self.answer = answer
         self.ready = True
         self._changed()
+
+    def fail(self, reason: str) -> None:
+        """There can be no answer, so that the connection can't go on."""
+        self._close(reason)
 
 
 class Late(Protocol):

@@ -7,6 +7,7 @@ request that may take long is under way, and while too many produce requests wai
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.env.network import Socket
     from tidelog.server.buffers import Buffers
+
+log = logging.getLogger("tidelog.server")
 
 LARGE_FRAME_BYTES = 64 * 1024
 PEEK_BYTES = 4096  # after a large frame another is likely: receive its head only, the rest straight into its buffer
@@ -55,6 +58,7 @@ class Connection:
         "_reading",
         "_slots",
         "_stopped",
+        "_waits_for_buffers",
         "active",
         "closed",
         "frame_began",
@@ -83,6 +87,7 @@ class Connection:
         self._frame_filled = 0
         self._peek = False
         self._stopped = False  # frames wait in `_left` until what is under way has been answered
+        self._waits_for_buffers = False
         self._draining = False
         self._slots: deque[Slot] = deque()
         self._outbox = Outbox(host.loop, sock, self._drained, self._broken)
@@ -121,6 +126,24 @@ class Connection:
                 slot.late.abandon()
         self._host.closed(self, reason)
 
+    def look_for_peer(self) -> None:
+        """Notice a peer that has gone while nothing is read: a fetch may be parked for as long as the client wanted."""
+        if self._reading or self.closed or self._draining or self._frame is not None:
+            return
+        if len(self._left) > LARGE_FRAME_BYTES:
+            return
+        space = self._host.buffers.shared[:PEEK_BYTES]
+        try:
+            count = self.sock.recv_into(space)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if count:
+            self._left += bytes(space[:count])
+        else:
+            self.close()
+
     def stop_reading(self) -> None:
         """Accept no more requests; those accepted are still answered. Used when the broker stops."""
         self._draining = True
@@ -155,12 +178,8 @@ class Connection:
             else:
                 self._left = b""
                 self._take(shared, 0, len(left) + count)
-        except MalformedError as error:
-            self.close(str(error))
-        except Exception:
-            # A bug of ours: the client can't be answered in order any more, so it must not wait for ever.
-            self.close("an internal error, which the log tells next")
-            raise
+        except Exception as error:
+            self._failed(error)
 
     def _fill_frame(self, frame: memoryview, count: int) -> None:
         filled = self._frame_filled = self._frame_filled + count
@@ -188,7 +207,12 @@ class Connection:
                 check_size(size, size_max)
             if stop > end:
                 break
-            answer = dispatch(self, buffer, start + 4, stop)
+            try:
+                answer = dispatch(self, buffer, start + 4, stop)
+            except MalformedError:
+                if ready:  # what came before it is answered
+                    self._outbox.send_bytes(b"".join(ready))
+                raise
             start = stop
             if self.closed:
                 return
@@ -225,8 +249,11 @@ class Connection:
                 buffers = self._host.buffers
                 if buffers.exhausted():
                     self._left = bytes(buffer[start:end])
+                    self._stopped = True
                     self._pause()
-                    self._host.wait_for_buffers(self)
+                    if not self._waits_for_buffers:
+                        self._waits_for_buffers = True
+                        self._host.wait_for_buffers(self)
                     return
                 frame = buffers.lend(size)
                 frame[:have] = buffer[start:end]
@@ -237,8 +264,8 @@ class Connection:
 
     def buffers_free(self) -> None:
         """The server has memory for another large frame: go on where `wait_for_buffers` was called."""
-        if not self.closed:
-            self._go_on()
+        self._waits_for_buffers = False
+        self._go_on()
 
     # -- out
 
@@ -248,11 +275,11 @@ class Connection:
             if not self._slots:
                 self._outbox.send(answer)
                 return
-            slot = Slot(self._slot_ready, None, runs_ahead=True)
+            slot = Slot(self._slot_ready, self.close, None, runs_ahead=True)
             slot.answer, slot.ready = answer, True
             self._slots.append(slot)
             return
-        slot = Slot(self._slot_ready, answer, runs_ahead=answer.runs_ahead)
+        slot = Slot(self._slot_ready, self.close, answer, runs_ahead=answer.runs_ahead)
         self._slots.append(slot)
         answer.begin(slot)
 
@@ -270,8 +297,11 @@ class Connection:
         if not ready:
             return
         self.active = True
-        for answer in _joined(ready):
-            self._outbox.send(answer)
+        try:
+            for answer in _joined(ready):
+                self._outbox.send(answer)
+        except Exception as error:
+            self._failed(error)
         if not self.closed and (self._stopped or not self._reading) and not self._must_wait():
             self._host.loop.call_soon(self._go_on)
 
@@ -288,13 +318,21 @@ class Connection:
         if left:
             try:
                 self._take(memoryview(bytearray(left)), 0, len(left))
-            except MalformedError as error:
-                self.close(str(error))
+            except Exception as error:
+                self._failed(error)
         if not self.closed and not self._stopped and not self._outbox.pending:
             self._resume()
 
     def _broken(self) -> None:
         self.close()
+
+    def _failed(self, error: Exception) -> None:
+        """A request that can't be understood, or a bug of ours: a client that isn't answered must not wait for ever."""
+        if isinstance(error, MalformedError):
+            self.close(str(error))
+            return
+        self.close("an internal error, which the log tells next")
+        log.error("a request of %s on %s failed", self.peer, self.listener, exc_info=error)
 
     def _pause(self) -> None:
         if self._reading:

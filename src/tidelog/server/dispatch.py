@@ -64,7 +64,15 @@ class _Promised:
         self.runs_ahead = runs_ahead
 
     def begin(self, slot: Slot) -> None:
-        self._promise.on_done(lambda promise: slot.complete(self._finish(promise)))
+        def settled(promise: Promise[Any]) -> None:
+            try:
+                answer = self._finish(promise)
+            except MalformedError as error:
+                slot.fail(str(error))
+            else:
+                slot.complete(answer)
+
+        self._promise.on_done(settled)
 
     def abandon(self) -> None:
         """What was begun is done all the same; its answer goes nowhere."""
@@ -111,6 +119,8 @@ class Dispatch:
             response = api.handle(context, request)
             if isinstance(response, api.response):
                 return _frame(api, correlation, api.encode(response))
+        except MalformedError:
+            raise
         except Exception as error:
             return self._failed(api, context, error)
         if isinstance(response, Promise):

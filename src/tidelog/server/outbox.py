@@ -102,14 +102,17 @@ class Outbox:
                 if isinstance(head, (bytes, memoryview)) or (len(head) < SENDFILE_BYTES_MIN and not self._sent):
                     self._send_small()
                 else:
-                    self._sent += head.send(self._sock, self._sent)
+                    count = head.send(self._sock, self._sent)
+                    if not count:
+                        raise OSError("the file ended before the slice did")
+                    self._sent += count
                     if self._sent == len(head):
                         queue.popleft()
                         self._sent = 0
         except BlockingIOError:
             self._want_to_write()
             return
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a slice that can't be mapped any more
             self._failed()
             return
         if self._writing:

@@ -22,6 +22,7 @@ SWEEP_S = 5.0
 REQUEST_DEADLINE_S = 60.0
 REQUEST_BYTES_PER_S_MIN = 64 * 1024
 ACCEPTS_PER_EVENT = 64
+BUFFERS_LOOK_S = 0.01
 
 
 class Server:
@@ -43,6 +44,7 @@ class Server:
         self._listeners: dict[str, Listener] = {}
         self._accepting = False
         self._waiting_for_buffers: deque[Connection] = deque()
+        self._lending = False
         self._accept_allowance = 0.0
         self._accept_counted = 0.0
         self._stopping = False
@@ -150,6 +152,16 @@ class Server:
 
     def wait_for_buffers(self, connection: Connection) -> None:
         self._waiting_for_buffers.append(connection)
+        if not self._lending:
+            self._lending = True
+            self.loop.call_later(BUFFERS_LOOK_S, self._lend_buffers)
+
+    def _lend_buffers(self) -> None:
+        while self._waiting_for_buffers and not self.buffers.exhausted():
+            self._waiting_for_buffers.popleft().buffers_free()
+        self._lending = bool(self._waiting_for_buffers)
+        if self._lending:
+            self.loop.call_later(BUFFERS_LOOK_S, self._lend_buffers)
 
     def closed(self, connection: Connection, reason: str | None) -> None:
         if reason is not None:
@@ -174,13 +186,12 @@ class Server:
             elif now - connection.seen_active > idle_s > 0 and not connection.busy:
                 connection.close()
                 continue
+            connection.look_for_peer()
             if not connection.half_frame:
                 connection.frame_began = None
             elif connection.frame_began is None:
                 connection.frame_began = now
             elif now - connection.frame_began > REQUEST_DEADLINE_S + connection.frame_bytes / REQUEST_BYTES_PER_S_MIN:
                 connection.close(f"a request of {connection.frame_bytes} bytes took too long to arrive")
-        while self._waiting_for_buffers and not self.buffers.exhausted():
-            self._waiting_for_buffers.popleft().buffers_free()
         if not self._stopping:
             self.loop.call_later(SWEEP_S, self._sweep)

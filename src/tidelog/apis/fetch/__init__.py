@@ -10,6 +10,7 @@ hints at the new leader (KIP-951); v17 and v18 add what followers say of themsel
 
 from __future__ import annotations
 
+import logging
 from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from tidelog.apis.fetch.reading import Reading
 from tidelog.apis.fetch.sessions import IDS_FROM, Key, Session
 from tidelog.apis.leader_hint import node_endpoints
 from tidelog.wire.codec import pieces
-from tidelog.wire.errors import KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -31,6 +32,8 @@ from tidelog.wire.messages.fetch import (
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.replica.partition import Partition
+
+log = logging.getLogger("tidelog.fetch")
 
 FLEXIBLE_FROM = 12
 REPLICA_STATE_FROM = 15
@@ -57,6 +60,7 @@ class _Fetch:
         self._context = context
         self._session = session
         self._names = None if session is None else session.names
+        self._epoch = 0 if session is None else session.epoch
         version = context.version
         self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
         self._isolation = request.isolation_level
@@ -94,6 +98,10 @@ class _Fetch:
 
     def _answer(self, answered: list[tuple[Key, PartitionData]]) -> list[Any]:
         context, session = self._context, self._session
+        if session is not None and session.epoch != self._epoch:
+            # The client went on, over another connection, while this fetch was parked.
+            response = FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
+            return frame(context.version, context.correlation_id, response)
         if session is not None:
             news = [(key, data) for key, data in answered if session.news(key, data) or self._tells_all]
         else:
@@ -122,14 +130,20 @@ class _Fetch:
 
     def wake(self) -> None:
         if not self.done:
-            answer = self.look(at_once=False)
-            if answer is not None:
-                self._complete(answer)
+            self._look_again(at_once=False)
 
     def expire(self) -> None:
         if not self.done:
-            answer = self.look(at_once=True)
-            assert answer is not None
+            self._look_again(at_once=True)
+
+    def _look_again(self, *, at_once: bool) -> None:
+        try:
+            answer = self.look(at_once=at_once)
+        except Exception:  # a bug of ours: those parked beside this one are woken all the same
+            log.exception("a parked fetch can't be answered")
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer = frame(self._context.version, self._context.correlation_id, response)
+        if answer is not None:
             self._complete(answer)
 
     def _complete(self, answer: list[Any]) -> None:

@@ -88,8 +88,8 @@ class FetchPath:
             partition.check_leader(leader_epoch)
             log = partition.log
             committed = isolation == READ_COMMITTED
-            limit = min(partition_max_bytes, max_bytes, self._max_bytes)
-            log_slice = partition.read(offset, limit, committed=committed, at_least_one=True)
+            limit = min(max_bytes, self._max_bytes)
+            log_slice = partition.read(offset, min(partition_max_bytes, limit), committed=committed, at_least_one=True)
         except KafkaError:
             return NotImplemented
         if log_slice is None or (committed and log.aborted(offset, log_slice)):

@@ -1,0 +1,116 @@
+"""How a connection ends: what was answered before, who notices that the peer has gone, what waits for memory."""
+
+import pytest
+
+from tests.server.test_connection import Pair, framed
+from tidelog.wire.errors import MalformedError
+
+
+@pytest.fixture
+def pair():
+    made = Pair()
+    yield made
+    made.connection.close()
+    made.client.close()
+    made.loop.close()
+
+
+def refuse(pair: Pair, word: bytes, error: Exception) -> None:
+    """Frames with this word are refused with `error`."""
+    dispatch = pair.host.dispatch
+
+    def refusing(connection, buffer, start, end):
+        if word in bytes(buffer[start:end]):
+            raise error
+        return dispatch(connection, buffer, start, end)
+
+    pair.host.dispatch = refusing
+
+
+def test_what_came_before_a_refused_frame_is_answered_before_the_connection_closes(pair):
+    refuse(pair, b"bad", MalformedError("bad was sent"))
+    pair.client.send(framed(b"now:a") + framed(b"now:b") + framed(b"now:bad") + framed(b"now:c"))
+    pair.turn()
+    assert pair.host.reason == "bad was sent"
+    assert pair.answers() == [b"a", b"b"]
+
+
+def test_a_bug_behind_a_late_answer_closes_the_connection(pair, caplog):
+    refuse(pair, b"bug", ValueError("a bug"))
+    pair.send(framed(b"late:a") + framed(b"now:bug"))
+    assert not pair.host.gone
+    pair.complete(b"a", b"a!")
+    assert pair.host.reason is not None
+    assert "a bug" in caplog.text
+    assert pair.answers() == [b"a!"]
+
+
+def test_an_answer_that_can_not_be_made_closes_the_connection(pair):
+    pair.send(framed(b"ahead:a") + framed(b"ahead:b"))
+    pair.host.late[b"a"].slot.fail("no answer to a")
+    assert pair.host.reason == "no answer to a"
+    assert pair.host.late[b"b"].abandoned
+    pair.complete(b"b", b"b!")  # too late, and harmless
+
+
+def test_a_slice_that_can_not_be_read_closes_the_connection_and_harms_nobody_else(pair, caplog):
+    class Gone:
+        def __len__(self) -> int:
+            return 10
+
+        def view(self) -> memoryview:
+            raise RuntimeError("no such bytes")
+
+    pair.send(framed(b"late:a"))
+    pair.host.late[b"a"].slot.complete([b"head", Gone(), b"tail"])
+    assert pair.host.gone
+    assert "no such bytes" in caplog.text
+
+
+def test_a_file_that_ends_before_its_slice_closes_the_connection(pair):
+    class Short:
+        def __len__(self) -> int:
+            return 1 << 20
+
+        def send(self, sock, sent: int) -> int:
+            return 0
+
+    pair.send(framed(b"late:a"))
+    pair.host.late[b"a"].slot.complete([b"head", Short(), b"tail"])
+    assert pair.host.gone
+
+
+def test_a_peer_that_goes_while_its_fetch_is_parked_is_noticed(pair):
+    pair.send(framed(b"late:a"))
+    pair.connection.look_for_peer()
+    assert not pair.host.gone
+    pair.client.close()
+    pair.connection.look_for_peer()
+    assert pair.host.gone
+    assert pair.host.late[b"a"].abandoned
+
+
+def test_looking_for_the_peer_loses_nothing_that_it_sent(pair):
+    pair.send(framed(b"late:a") + framed(b"now:b")[:3])
+    pair.client.send(framed(b"now:b")[3:] + framed(b"now:c"))
+    for _ in range(3):
+        pair.connection.look_for_peer()
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!", b"b", b"c"]
+
+
+def test_while_a_frame_waits_for_memory_nothing_more_is_read(pair):
+    pair.host.buffers.bytes_max = pair.host.buffers.lent_bytes = 1
+    frame = framed(b"now:" + b"q" * 700_000)
+    pair.client.setblocking(False)
+    sent = pair.client.send(framed(b"ahead:a") + frame)
+    pair.turn()
+    assert pair.host.waiting == [pair.connection]
+    pair.complete(b"a", b"a!")  # a reason to look at the frame again, but there still is no memory
+    pair.turn(20)
+    assert not pair.host.gone
+    assert pair.host.waiting == [pair.connection], "it waits once"
+    pair.host.buffers.lent_bytes = 0
+    pair.connection.buffers_free()
+    pair.send((framed(b"ahead:a") + frame)[sent:])
+    assert pair.answers() == [b"a!", frame[8:]]
