@@ -12,7 +12,6 @@ answered as if nothing had happened.
 from __future__ import annotations
 
 import errno
-import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.checkpoints import PARTITION_METADATA

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from tidelog.log import recovery, retention, truncation
+from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.names import TXN_INDEX
 from tidelog.log.producer_snapshot import encode_snapshot
@@ -140,6 +141,8 @@ class Log(ReadableLog):
         _patch(buffer, start, base, length, leader_epoch)
         file = segment.file
         try:
+            if leader_epoch != self._epoch:
+                self._enter_epoch(leader_epoch, base)  # before the write: it may have to read the disk, and fail
             if file is None:
                 file = self._store.files.open(segment)
             file.append(buffer[start:end])
@@ -155,8 +158,6 @@ class Log(ReadableLog):
         segment.size = position + size
         self.log_end = next_offset = last + 1
         self.batches += 1
-        if leader_epoch != self._epoch:
-            self._enter_epoch(leader_epoch, base)
         if producers is not None:
             producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
         elif producer_id >= 0:
@@ -199,6 +200,8 @@ class Log(ReadableLog):
         segment = self._make_room(len(data), header.last_offset, header.max_timestamp, now_ms)
         position = segment.size
         try:
+            if header.leader_epoch != self._epoch:
+                self._enter_epoch(header.leader_epoch, header.base_offset)
             self._store.files.open(segment).append(data)
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -209,8 +212,6 @@ class Log(ReadableLog):
         segment.size = position + len(data)
         self.log_end = header.next_offset
         self.batches += 1
-        if header.leader_epoch != self._epoch:
-            self._enter_epoch(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
             self._replay(segment, data, header._replace(pos=0))
         if self._follows:
@@ -320,16 +321,18 @@ class Log(ReadableLog):
     def _write_failed(self, segment: Segment | None, error: OSError) -> KafkaError:
         """A write failed. On a full disk its torn rest is cut off and the log stays; else the log goes offline."""
         reason = f"writing to {self.folder} failed: {error}"
-        if segment is not None and error.errno in _FULL_DISK:
+        if error.errno in TOO_MANY_FILES:  # nothing could be opened, so nothing was written
+            self._store.report(f"{self.place}: {reason}; the log goes on when files may be opened again")
+        elif error.errno not in _FULL_DISK:
+            self.go_offline(reason)
+        else:
             try:
-                self._store.files.open(segment).truncate(segment.size)
+                if segment is not None:
+                    self._store.files.open(segment).truncate(segment.size)
             except OSError as second:
                 self.go_offline(f"{reason}; cutting off the torn write failed too: {second}")
             else:
                 self._store.report(f"{self.place}: {reason}; free some space, the log goes on then")
-                return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        elif error.errno not in _FULL_DISK:
-            self.go_offline(reason)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     # -- durability

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import recovery, search
+from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.names import SNAPSHOT, partition_folder, segment_stem
 from tidelog.log.scan import BadBatch, locate
 from tidelog.log.segment import NEVER, Segment
@@ -297,6 +298,9 @@ class ReadableLog:
         """Take the log offline for what the disk did to a reader; the error to tell."""
         if isinstance(error, BadBatch):
             self.go_offline(f"{self.folder} is damaged: {error}")
+        elif error.errno in TOO_MANY_FILES:
+            self._store.report(f"{self.place}: {error}; it is read again when files may be opened")
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         else:
             self.go_offline(f"reading {self.folder} failed: {error}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)

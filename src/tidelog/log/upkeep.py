@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
+from tidelog.log.commit import missing
 from tidelog.log.flush import Postponed
-from tidelog.log.names import LOG
 from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import STEP_S, Scrub
 from tidelog.wire.errors import KafkaError
@@ -150,17 +150,14 @@ class Upkeep:
             if log.deleted:
                 continue
             failed = error or saving.failed.get(place)
-            lost = (
-                [segment.stem for segment in log.segments if segment.stem + LOG in saving.gone] if saving.gone else []
-            )
             if isinstance(failed, Postponed):
                 self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {failed}")
                 flush.postpone(job)
                 self.wrote(log)
             elif failed is not None:
                 log.go_offline(f"flushing {job.folder} failed: {failed}")
-            elif lost:
-                log.go_offline(f"{lost[0]}{LOG} is not there any more: someone removed it")
+            elif saving.gone and (lost := missing(log, saving.gone)):
+                log.go_offline(f"{lost} is not there any more: someone removed it")
             elif not flush.finish(job):
                 self.wrote(log)
             else:
