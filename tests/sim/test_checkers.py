@@ -15,7 +15,7 @@ def history() -> History:
 def test_a_kept_promise_is_no_violation(history: History) -> None:
     history.saw_fetched("t", 0, 1, b"b")
     history.saw_end("t", 0, 2, 2, "Fetch")
-    history.check_whole("t", 0, [b"a", b"b", b"more"])
+    history.check_whole("t", 0, 0, [b"a", b"b", b"more"])
 
 
 def test_another_value_at_an_offset_is_found(history: History) -> None:
@@ -29,9 +29,9 @@ def test_another_value_at_an_offset_is_found(history: History) -> None:
 
 def test_a_lost_record_is_found(history: History) -> None:
     with pytest.raises(Violation, match="ends at 1, but 2 was shown"):
-        history.check_whole("t", 0, [b"a"])
+        history.check_whole("t", 0, 0, [b"a"])
     with pytest.raises(Violation, match="offset 0 was shown as b'a' and is b'x' now"):
-        history.check_whole("t", 0, [b"x", b"b"])
+        history.check_whole("t", 0, 0, [b"x", b"b"])
 
 
 def test_an_end_that_falls_is_found(history: History) -> None:
@@ -42,13 +42,13 @@ def test_an_end_that_falls_is_found(history: History) -> None:
 def test_an_end_that_was_shown_counts_though_no_record_was(history: History) -> None:
     history.saw_end("t", 0, 5, 2, "ListOffsets")
     with pytest.raises(Violation, match="ends at 4, but 5 was shown"):
-        history.check_whole("t", 0, [b"a", b"b", b"c", b"d"])
+        history.check_whole("t", 0, 0, [b"a", b"b", b"c", b"d"])
 
 
 def test_acks_1_is_promised_until_the_cache_is_lost(history: History) -> None:
     history.saw_written("t", 0, 2, [b"c"])
     with pytest.raises(Violation, match="acknowledged"):
-        history.check_whole("t", 0, [b"a", b"b"])
+        history.check_whole("t", 0, 0, [b"a", b"b"])
     with pytest.raises(Violation, match="acks=1"):
         history.saw_fetched("t", 0, 2, b"x")
 
@@ -57,8 +57,8 @@ def test_after_a_power_loss_only_what_was_durable_is_promised(history: History) 
     history.saw_written("t", 0, 2, [b"c"])
     history.saw_acknowledged("os", 0, 0, [b"a"])
     history.cache_was_lost()
-    history.check_whole("t", 0, [b"a", b"b"])
-    history.check_whole("os", 0, [])
+    history.check_whole("t", 0, 0, [b"a", b"b"])
+    history.check_whole("os", 0, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,16 @@ def test_order_is_kept_though_records_may_be_lost() -> None:
     check_numbered("t-0", [b"p:0:", b"q:7:", b"p:2:"], "p", once=False)
     with pytest.raises(Violation, match="record 1 of p behind its record 2"):
         check_numbered("t-0", [b"p:2:", b"p:1:"], "p", once=False)
+
+
+def test_what_was_deleted_stays_deleted_and_nothing_else_does(history: History) -> None:
+    history.of("t", 0).start_max = 1
+    assert history.may_be_gone("t", 0, 0)
+    assert not history.may_be_gone("t", 0, 1)
+    history.saw_start("t", 0, 1, 1)
+    history.check_whole("t", 0, 1, [b"b"])
+    with pytest.raises(Violation, match="starts at 0, after 1 was shown"):
+        history.saw_start("t", 0, 0, 1)
+    with pytest.raises(Violation, match="starts at 2, but nobody deleted beyond 1"):
+        history.saw_start("t", 0, 2, 1)
+    check_numbered("t-0", [b"p:3:", b"p:4:"], "p", once=True, whole=False)

@@ -22,6 +22,10 @@ class PartitionHistory:
     """Acknowledged with acks=1: survives the process, not the power."""
     end: int = 0
     """The greatest high watermark that anyone was shown."""
+    start: int = 0
+    """The greatest log start that anyone was shown: what is below it stays deleted."""
+    start_max: int = 0
+    """Up to where someone asked to delete records: what is at it or above must stay."""
     flipped: bool = False
     """A bit of it was flipped on purpose: a wrong checksum or an error is what is right now."""
 
@@ -82,6 +86,20 @@ class History:
         known = self.of(topic, partition)
         known.end = max(known.end, end)
 
+    def saw_start(self, topic: str, partition: int, start: int, floor: int) -> None:
+        """A log start; `floor` is the greatest that anyone had been shown, or asked for, when the question was sent."""
+        known = self.of(topic, partition)
+        if start < floor:
+            raise Violation(f"{topic}-{partition} starts at {start}, after {floor} was shown")
+        if start > known.start_max and topic not in self.forgetful:
+            raise Violation(f"{topic}-{partition} starts at {start}, but nobody deleted beyond {known.start_max}")
+        known.start = max(known.start, start)
+        known.end = max(known.end, start)
+
+    def may_be_gone(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it is right that the offset can't be read any more."""
+        return topic in self.forgetful or offset < self.of(topic, partition).start_max
+
     def _agree(self, topic: str, partition: int, known: PartitionHistory, offset: int, value: bytes, how: str) -> None:
         before = known.values.setdefault(offset, value)
         if before != value:
@@ -97,26 +115,31 @@ class History:
             if topic not in self.forgetful:
                 known.written.clear()
 
-    def check_whole(self, topic: str, partition: int, found: list[bytes]) -> None:
-        """At the end: `found` is the whole log, from offset 0 to its end."""
+    def check_whole(self, topic: str, partition: int, start: int, found: list[bytes]) -> None:
+        """At the end: `found` is the whole log, from offset `start` to its end."""
         known = self.of(topic, partition)
         where = f"{topic}-{partition}"
-        if len(found) < known.end:
-            raise Violation(f"{where} ends at {len(found)}, but {known.end} was shown")
+        end = start + len(found)
+        if end < known.end:
+            raise Violation(f"{where} ends at {end}, but {known.end} was shown")
         for shown, how in ((known.values, "shown"), (known.written, "acknowledged (acks=1)")):
             for offset, value in shown.items():
-                if offset >= len(found):
+                if offset >= end:
                     raise Violation(f"{where} lost offset {offset}, {how} as {value!r}")
-                if found[offset] != value:
-                    raise Violation(f"{where} offset {offset} was {how} as {value!r} and is {found[offset]!r} now")
+                if offset >= start and found[offset - start] != value:
+                    now = found[offset - start]
+                    raise Violation(f"{where} offset {offset} was {how} as {value!r} and is {now!r} now")
 
 
-def check_numbered(where: str, found: list[bytes], producer: str, *, once: bool) -> None:
-    """A producer's records, numbered from 0, come in order; `once` (idempotent): each exactly once, without a gap."""
+def check_numbered(where: str, found: list[bytes], producer: str, *, once: bool, whole: bool = True) -> None:
+    """A producer's records, numbered from 0, come in order; `once` (idempotent): each exactly once, without a gap.
+
+    Not `whole`: the first ones were deleted.
+    """
     prefix = f"{producer}:".encode()
     numbers = [int(value.split(b":", 2)[1]) for value in found if value.startswith(prefix)]
     if once:
-        for place, number in enumerate(numbers):
+        for place, number in enumerate(numbers, 0 if whole or not numbers else numbers[0]):
             if number != place:
                 raise Violation(f"{where} holds record {number} of {producer} where {place} comes next")
     for before, after in pairwise(numbers):

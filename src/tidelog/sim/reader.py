@@ -1,9 +1,10 @@
 """Reads a partition whole, at the end of a run: from its first offset to the end that ListOffsets tells."""
 
+from tidelog.sim.actor import RETRY_S, Client, Place
 from tidelog.sim.checkers import Violation
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.random import SimRandom
-from tidelog.sim.workloads import RETRY_S, Client, Place, fetched_bytes, offsets_request
+from tidelog.sim.watchers import fetched_bytes, offsets_request
 from tidelog.wire.batch import BatchHeader, check, iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -28,6 +29,7 @@ class WholeReader(Client):
         self.done = False
         self.refusals = 0
         self._damaged = damaged
+        self.start = -1
         self._position = 0
         self._end = -1
         super().__init__(place, name, random)
@@ -38,8 +40,8 @@ class WholeReader(Client):
 
     def connected(self, connection: ClientConnection) -> None:
         if self._end < 0:
-            request = offsets_request(self.topic, self.partition, -1)
-            connection.ask(request, ListOffsetsResponse, 2, 7, self._got_end)
+            request = offsets_request(self.topic, self.partition, -1 if self.start >= 0 else -2)
+            connection.ask(request, ListOffsetsResponse, 2, 7, self._got_offset)
         elif self._position >= self._end:
             self.done = True
         else:
@@ -50,13 +52,18 @@ class WholeReader(Client):
             request = FetchRequest(max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, topics=topics)
             connection.ask(request, FetchResponse, 1, 12, self._got_batches)
 
-    def _got_end(self, response: ListOffsetsResponse) -> None:
+    def _got_offset(self, response: ListOffsetsResponse) -> None:
         found = response.topics[0].partitions[0]
         if found.error_code:
             self.refusals += 1
             self.later(self.connected, RETRY_S)
             return
-        self._end = found.offset
+        if self.start < 0:
+            self.start = self._position = found.offset
+            floor = self.place.history.of(self.topic, self.partition).start
+            self.place.history.saw_start(self.topic, self.partition, found.offset, floor)
+        else:
+            self._end = found.offset
         self.later(self.connected, 0.0)
 
     def _got_batches(self, response: FetchResponse) -> None:

@@ -7,12 +7,14 @@ runs once more after a bit was flipped in data that was long durable.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidelog.sim.actor import Client
 from tidelog.sim.checkers import History, Violation, check_numbered
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.faults import FAULTS, Faults
 from tidelog.sim.random import SimRandom
 from tidelog.sim.reader import WholeReader
-from tidelog.sim.workloads import Client, Consumer, IdempotentProducer, OffsetAsker, PlainProducer
+from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker
+from tidelog.sim.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.world import DATA, World
 from tidelog.wire.batch import ATTRIBUTES_AT, BatchHeader, iterate
 from tidelog.wire.errors import ErrorCode
@@ -24,11 +26,11 @@ from tidelog.wire.messages.create_topics import (
 )
 
 PEACE_S_MAX = 120.0
-TOPICS = {"tide": 2, "surf": 1, "foam": 1}
-"""Names and partitions. `surf` counts on the page cache, `foam` is in memory only."""
+TOPICS = {"tide": 2, "ebb": 1, "surf": 1, "foam": 1}
+"""Names and partitions. `ebb` gets shorter (DeleteRecords), `surf` counts on the page cache, `foam` is in memory."""
 POWERLESS = frozenset(("surf",))
 FORGETFUL = frozenset(("foam",))
-PLAIN = (("tide", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam", 0, 1))
+PLAIN = (("tide", 0, 1), ("ebb", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam", 0, 1))
 """Topic, partition and acks of producers that aren't idempotent."""
 
 
@@ -140,8 +142,8 @@ class Run:
         for number in range(random.random_int(2, 3)):
             name = f"sure{number}"
             total = random.random_int(50, 400)
-            partition = random.random_int(0, 1)
-            self.idempotent.append(IdempotentProducer(world, name, random.fork(name), "tide", partition, total))
+            topic, partition = random.choose((("tide", 0), ("tide", 1), ("ebb", 0)))
+            self.idempotent.append(IdempotentProducer(world, name, random.fork(name), topic, partition, total))
         for number, (topic, partition, acks) in enumerate(PLAIN):
             name = f"plain{number}"
             self.plain.append(PlainProducer(world, name, random.fork(name), topic, partition, acks))
@@ -150,6 +152,8 @@ class Run:
                 name = f"{topic}-{partition}"
                 self.others.append(Consumer(world, f"reads {name}", random.fork(f"c{name}"), topic, partition))
                 self.others.append(OffsetAsker(world, f"asks {name}", random.fork(f"o{name}"), topic, partition))
+
+        self.others.append(Deleter(world, "deletes", random.fork("deletes"), "ebb", 0))
 
     def _heal(self) -> None:
         """Nothing goes wrong any more: every record that was sent must get through, and everything be there."""
@@ -177,10 +181,10 @@ class Run:
     def _check_log(self, topic: str, partition: int, reader: WholeReader) -> None:
         where = f"{topic}-{partition}"
         self.world.note(f"{where} holds {len(reader.values)} records")
-        self.world.history.check_whole(topic, partition, reader.values)
+        self.world.history.check_whole(topic, partition, reader.start, reader.values)
         for producer in self.idempotent:
             if (producer.topic, producer.partition) == (topic, partition):
-                check_numbered(where, reader.values, producer.name, once=True)
+                check_numbered(where, reader.values, producer.name, once=True, whole=not reader.start)
         for producer in self.plain:
             if (producer.topic, producer.partition) == (topic, partition):
                 check_numbered(where, reader.values, producer.name, once=False)

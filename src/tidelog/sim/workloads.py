@@ -1,28 +1,18 @@
-"""What clients do in the simulated world: produce in several ways, consume, ask for offsets.
+"""What producers do in the simulated world: idempotent ones that resend until all is acknowledged, and plain ones.
 
 Each tells the history what it was told. Record values are `<producer>:<number>:<filling>`, so each is known by sight.
 """
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
 
-from tidelog.sim.checkers import History, Violation
+from tidelog.sim.actor import RETRY_S, Client, Place
+from tidelog.sim.checkers import Violation
 from tidelog.sim.client import ClientConnection
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.network import SimNetwork
 from tidelog.sim.random import SimRandom
-from tidelog.wire.batch import SEQUENCE_MAX, build, check, iterate, records
-from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.batch import SEQUENCE_MAX, build
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from tidelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -33,61 +23,6 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.record import Record
 
 IN_FLIGHT_MAX = 5
-RETRY_S = 0.05
-
-
-class Place(Protocol):
-    """The part of the world that a client lives in."""
-
-    timeline: Timeline
-    network: SimNetwork
-    history: History
-
-    def note(self, text: str) -> None: ...
-
-
-class Client:
-    """A client with one connection, which it makes anew whenever it is lost."""
-
-    def __init__(self, place: Place, name: str, random: SimRandom) -> None:
-        self.place = place
-        self.name = name
-        self.random = random
-        self.loop = SimLoop(place.timeline, random)
-        self.connection: ClientConnection | None = None
-        self._losses = 0
-        self.loop.call_later(random.between(0.0, 0.01), self._connect)
-
-    @property
-    def outdated(self) -> bool:
-        """Whether an answer that comes now may be from before the page cache was lost."""
-        return self._losses != self.place.history.losses
-
-    def _connect(self) -> None:
-        self._losses = self.place.history.losses
-        self.connection = ClientConnection(self.name, self.loop, self.place.network, self._was_lost)
-        self.connected(self.connection)
-
-    def _was_lost(self) -> None:
-        self.connection = None
-        self.lost()
-        self.loop.call_later(self.random.between(0.01, 0.1), self._connect)
-
-    def later(self, callback: Callable[[ClientConnection], None], delay_s: float) -> None:
-        """Call back with the connection, unless it is lost until then."""
-        connection = self.connection
-
-        def when_it_is_time() -> None:
-            if connection is not None and connection is self.connection:
-                callback(connection)
-
-        self.loop.call_later(delay_s, when_it_is_time)
-
-    def connected(self, connection: ClientConnection) -> None:
-        raise NotImplementedError
-
-    def lost(self) -> None:
-        """What was awaited won't come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,11 +44,6 @@ def make_values(random: SimRandom, producer: str, first: int) -> list[bytes]:
 def produce_request(topic: str, partition: int, encoded: bytes, acks: int) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=memoryview(encoded))
     return ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
-
-
-def offsets_request(topic: str, partition: int, timestamp: int) -> ListOffsetsRequest:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
 
 
 def only_answer(response: ProduceResponse) -> PartitionProduceResponse:
@@ -268,128 +198,3 @@ class PlainProducer(Client):
         self.place.note(f"{self.name} {len(values)} {answer.error_code} {answer.base_offset}")
         if not answer.error_code and not self.outdated:
             self.place.history.saw_written(self.topic, self.partition, answer.base_offset, values)
-
-
-class Consumer(Client):
-    """Fetches one partition from somewhere, without a gap, and now and then goes back to look again.
-
-    Where the partition was in memory and its records are gone, it goes on at the log's start.
-    """
-
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self._position = 0
-        self._floor = 0
-        self._astray = False
-        super().__init__(place, name, random)
-
-    def connected(self, connection: ClientConnection) -> None:
-        if self._astray:
-            request = offsets_request(self.topic, self.partition, -2)
-            connection.ask(request, ListOffsetsResponse, 2, 7, self._got_start)
-            return
-        known = self.place.history.of(self.topic, self.partition)
-        self._floor = known.end
-        if self._position > known.end or self.random.chance(0.1):
-            self._position = self.random.random_int(0, known.end)
-        asked = FetchPartition(
-            partition=self.partition,
-            fetch_offset=self._position,
-            partition_max_bytes=self.random.choose((1, 200, 5000, 1 << 20)),
-        )
-        request = FetchRequest(
-            max_wait_ms=self.random.choose((0, 50, 200)),
-            min_bytes=self.random.choose((0, 1, 500)),
-            max_bytes=1 << 20,
-            topics=[FetchTopic(topic=self.topic, partitions=[asked])],
-        )
-        connection.ask(request, FetchResponse, 1, 12, self._answered)
-
-    def _got_start(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        if not found.error_code:
-            self._astray = False
-            self._position = found.offset
-            self.place.history.saw_end(self.topic, self.partition, found.offset, 0, "ListOffsets -2")
-        self.later(self.connected, RETRY_S)
-
-    def _answered(self, response: FetchResponse) -> None:
-        if response.responses:
-            data = response.responses[0].partitions[0]
-            self.place.note(f"{self.name} at {self._position}: {data.error_code} {data.high_watermark}")
-            self._look_at(data)
-        self.later(self.connected, self.random.between(0.0, 0.05))
-
-    def _look_at(self, data: PartitionData) -> None:
-        history = self.place.history
-        if self.outdated and self.topic in history.powerless:
-            return
-        where = f"{self.topic}-{self.partition}"
-        if data.error_code:
-            code = ErrorCode(data.error_code)
-            if code == ErrorCode.OFFSET_OUT_OF_RANGE and self.topic in history.forgetful:
-                self._astray = True
-            elif code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE):
-                raise Violation(f"{where} answered {code.name} to a fetch at {self._position}; {self._floor} was shown")
-            return
-        history.saw_end(self.topic, self.partition, data.high_watermark, self._floor, "Fetch")
-        for offset, value in read_batches(where, data):
-            if offset < self._position:
-                history.saw_fetched(self.topic, self.partition, offset, value)
-                continue
-            if offset > self._position:
-                raise Violation(f"{where} skipped from {self._position} to {offset}")
-            if offset >= data.high_watermark:
-                raise Violation(f"{where} showed offset {offset}, not below its high watermark {data.high_watermark}")
-            history.saw_fetched(self.topic, self.partition, offset, value)
-            self._position = offset + 1
-
-
-def fetched_bytes(data: PartitionData) -> bytes:
-    """The batches of an answer that came over the network: bytes, never a slice of a log."""
-    return bytes(cast(memoryview, data.records)) if data.records is not None else b""
-
-
-def read_batches(where: str, data: PartitionData) -> list[tuple[int, bytes]]:
-    """(offset, value) of every record in the whole batches of a fetch; what is wrong with one is a violation."""
-    found: list[tuple[int, bytes]] = []
-    buffer = fetched_bytes(data)
-    try:
-        for header in iterate(buffer):
-            check(buffer, header, len(buffer))
-            found += [(record.offset, record.value or b"") for record in records(buffer, header)]
-    except KafkaError as error:
-        raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
-    return found
-
-
-class OffsetAsker(Client):
-    """Asks for the ends of a partition: what it is told counts as shown."""
-
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self._floor = 0
-        self._timestamp = -1
-        super().__init__(place, name, random)
-
-    def connected(self, connection: ClientConnection) -> None:
-        self._floor = self.place.history.of(self.topic, self.partition).end
-        self._timestamp = self.random.choose((-1, -1, -2, -3))
-        request = offsets_request(self.topic, self.partition, self._timestamp)
-        connection.ask(request, ListOffsetsResponse, 2, 7, self._answered)
-
-    def _answered(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        self.place.note(f"{self.name} {self._timestamp}: {found.error_code} {found.offset}")
-        history = self.place.history
-        if not found.error_code and not (self.outdated and self.topic in history.powerless):
-            where = f"{self.topic}-{self.partition}"
-            if self._timestamp == -1:
-                history.saw_end(self.topic, self.partition, found.offset, self._floor, "ListOffsets")
-            elif self._timestamp == -2 and found.offset and self.topic not in history.forgetful:
-                raise Violation(f"{where} starts at {found.offset}, though nothing was deleted")
-            elif self._timestamp == -3 and found.offset >= 0:
-                history.saw_end(self.topic, self.partition, found.offset + 1, 0, "ListOffsets -3")
-        self.later(self.connected, self.random.between(0.02, 0.3))
