@@ -68,7 +68,7 @@ class Partition:
         self._commit = commit
         self._wake_later = wake_later
         self._acks: AckQueue | None = None
-        self._fetches: list[FetchWaiter] | None = None
+        self._fetches: dict[FetchWaiter, None] | None = None
         self.image = image
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
@@ -76,7 +76,8 @@ class Partition:
         self.high_watermark = log.high_watermark = log.durable_end
         self.epoch_start = log.log_end
         log.listener = self
-        log.lead(image.leader_epoch)
+        if image.leader == node_id:
+            log.lead(image.leader_epoch)
         if log.durable_end < log.log_end:
             commit.request(log)
 
@@ -92,7 +93,8 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
         if new_epoch:
-            self.log.lead(image.leader_epoch)
+            if image.leader == self._node_id and self.log.offline is None:
+                self.log.lead(image.leader_epoch)
             self.epoch_start = self.log.log_end
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.advance()
@@ -121,7 +123,7 @@ class Partition:
         log = self.log
         if self.leader != self._node_id or log.offline is not None:
             self.check_leader()
-        if acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+        if acks == -1 and len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr():
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         appended = log.append(buffer, start, end, self.leader_epoch, now_ms)
         durable_end = log.durable_end
@@ -146,18 +148,23 @@ class Partition:
 
     def advance(self) -> None:
         """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
-        if self.isr != (self._node_id,) or self.log.config.min_insync_replicas > 1:
+        if self.isr != (self._node_id,) or (self.log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
             return
         durable_end = self.log.durable_end
         if durable_end <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = durable_end
-        if self.log.producers.first_unstable >= 0:
-            self.log.producers.advance_high_watermark(durable_end)
+        producers = self.log._producers  # those not loaded yet will be as of this end
+        if producers is not None and producers.first_unstable >= 0:
+            producers.advance_high_watermark(durable_end)
         if self._acks:
             self._acks.rise(durable_end)
         if self._fetches:
             self._wake_later(self)
+
+    def _is_below_min_isr(self) -> bool:
+        """As in Kafka, no more in-sync replicas are asked for than the partition has replicas."""
+        return len(self.isr) < min(self.log.config.min_insync_replicas, len(self.image.replicas))
 
     # -- reading
 
@@ -179,18 +186,14 @@ class Partition:
 
     def park(self, waiter: FetchWaiter) -> None:
         if self._fetches is None:
-            self._fetches = [waiter]
+            self._fetches = {waiter: None}
         else:
-            self._fetches.append(waiter)
+            self._fetches[waiter] = None
 
     def unpark(self, waiter: FetchWaiter) -> None:
-        fetches = self._fetches
-        if fetches:
-            try:
-                fetches.remove(waiter)
-            except ValueError:
-                return
-            if not fetches:
+        if self._fetches is not None:
+            self._fetches.pop(waiter, None)
+            if not self._fetches:
                 self._fetches = None
 
     def wake_fetches(self) -> None:

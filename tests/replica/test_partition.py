@@ -1,0 +1,227 @@
+"""A partition as a replica: its high watermark, who leads it, and what those who wait are told."""
+
+import pytest
+
+from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
+from tidelog.metadata.image import PartitionImage
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.keys import ApiKey
+
+
+class Waiter:
+    def __init__(self) -> None:
+        self.woken = 0
+        self.expired = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def expire(self) -> None:
+        self.expired += 1
+
+
+@pytest.fixture
+def broker() -> Harbour:
+    made = Harbour()
+    made.make_topic("tide")
+    return made
+
+
+def produce(broker: Harbour, acks: int = 1) -> None:
+    broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), acks=acks))
+
+
+def next_image(image: PartitionImage, leader: int = 1) -> PartitionImage:
+    return image._replace(leader=leader, leader_epoch=image.leader_epoch + 1, partition_epoch=image.partition_epoch + 1)
+
+
+def test_the_high_watermark_follows_what_is_durable_not_what_is_written(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.hold_syncs()
+    produce(broker)
+    produce(broker)
+    broker.settle()
+    assert (partition.log.log_end, partition.high_watermark) == (2, 0)
+    broker.let_sync()
+    assert partition.high_watermark == 2
+    broker.check()
+
+
+def test_a_sync_covers_only_what_was_written_when_it_began(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.hold_syncs()
+    produce(broker)
+    broker.settle()
+    produce(broker)
+    held, broker.loop.held = broker.loop.held, []
+    for begin in held or ():
+        begin()
+    assert partition.high_watermark == 1
+    broker.let_sync()
+    assert partition.high_watermark == 2
+
+
+def test_with_durability_os_the_high_watermark_needs_no_sync() -> None:
+    broker = Harbour()
+    broker.make_topic("tide", configs={"tidelog.durability": "os"})
+    broker.hold_syncs()
+    produce(broker, acks=-1)
+    assert broker.partition("tide").high_watermark == 1
+
+
+def test_when_durability_is_lowered_what_was_written_counts_at_once(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    produce(broker)
+    broker.settle()
+    configs = [{"name": "tidelog.durability", "config_operation": 0, "value": "os"}]
+    resource = {"resource_type": 2, "resource_name": "tide", "configs": configs}
+    broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    broker.hold_syncs()
+    produce(broker)
+    assert partition.high_watermark == 2
+
+
+def test_no_more_in_sync_replicas_are_asked_for_than_there_are_replicas() -> None:
+    broker = Harbour()
+    broker.make_topic("tide", configs={"min.insync.replicas": "2"})
+    assert broker.append("tide", b"x") == 0
+    assert broker.partition("tide").high_watermark == 1
+
+
+def test_below_min_insync_replicas_nothing_is_taken_and_the_high_watermark_stands_still(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": "2"}]
+    resource = {"resource_type": 2, "resource_name": "tide", "configs": configs}
+    broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    partition.follow_image(partition.image._replace(replicas=(1, 2)))
+    data = memoryview(bytearray(batch()))
+    with pytest.raises(KafkaError) as refused:
+        partition.append(data, 0, len(data), -1, NOW_MS)
+    assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    partition.append(data, 0, len(data), 1, NOW_MS)
+    broker.settle()
+    assert (partition.log.durable_end, partition.high_watermark) == (1, 0)
+
+
+def test_those_who_wait_hear_of_a_new_leader_epoch(broker: Harbour) -> None:
+    partition, told, waiter = broker.partition("tide"), [], Waiter()
+    broker.hold_syncs()
+    produce(broker)
+    partition.wait_for_ack(1, told.append)
+    partition.park(waiter)
+    partition.follow_image(next_image(partition.image, leader=-1))
+    broker.settle()
+    assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert waiter.woken == 1
+    with pytest.raises(KafkaError) as refused:
+        partition.check_leader()
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_only_a_leader_begins_an_epoch_in_its_log(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.append("tide", b"x")
+    before = partition.log.epochs.entries()
+    partition.follow_image(next_image(partition.image, leader=2))
+    assert partition.log.epochs.entries() == before
+    partition.follow_image(next_image(partition.image, leader=1))
+    assert partition.log.epochs.entries() == [*before, (partition.leader_epoch, 1)]
+
+
+def test_the_same_image_again_changes_nothing(broker: Harbour) -> None:
+    partition, told = broker.partition("tide"), []
+    broker.hold_syncs()
+    produce(broker)
+    partition.wait_for_ack(1, told.append)
+    partition.follow_image(partition.image)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(-1, None), (0, None), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_client_is_fenced_by_the_epoch_it_believes_in(broker: Harbour, epoch: int, code: ErrorCode | None) -> None:
+    partition = broker.partition("tide")
+    assert partition.leader_epoch == 0
+    if code is None:
+        partition.check_leader(epoch)
+        return
+    with pytest.raises(KafkaError) as refused:
+        partition.check_leader(epoch)
+    assert refused.value.code == code
+
+
+def test_an_older_epoch_is_fenced(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    partition.follow_image(next_image(partition.image))
+    with pytest.raises(KafkaError) as refused:
+        partition.check_leader(0)
+    assert refused.value.code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_waiting_for_what_is_committed_or_can_not_be_ends_at_once(broker: Harbour) -> None:
+    partition, told = broker.partition("tide"), []
+    broker.append("tide", b"x")
+    partition.wait_for_ack(1, told.append)
+    partition.log.go_offline("a test")
+    partition.wait_for_ack(2, told.append)
+    broker.delete_topic("tide")
+    partition.wait_for_ack(2, told.append)
+    assert told == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_waiter_is_woken_once_a_turn_however_many_batches_come(broker: Harbour) -> None:
+    partition, waiter = broker.partition("tide"), Waiter()
+    broker.hold_syncs()
+    for _ in range(5):
+        produce(broker)
+    partition.park(waiter)
+    partition.park(waiter)
+    broker.let_sync()
+    assert waiter.woken == 1
+    partition.unpark(waiter)
+    partition.unpark(waiter)
+    broker.append("tide", b"x")
+    assert waiter.woken == 1
+
+
+def test_when_the_broker_stops_parked_fetches_are_answered(broker: Harbour) -> None:
+    partition, waiter = broker.partition("tide"), Waiter()
+    partition.park(waiter)
+    broker.wait(broker.broker.stop())
+    assert waiter.expired
+
+
+def test_a_topic_made_again_under_its_name_has_a_new_partition(broker: Harbour) -> None:
+    old = broker.partition("tide")
+    broker.append("tide", b"x")
+    broker.delete_topic("tide")
+    with pytest.raises(KafkaError) as refused:
+        broker.partition("tide")
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(KafkaError) as refused:
+        broker.services.replicas.by_id(old.topic_id, 0)
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+    topic_id = broker.make_topic("tide")
+    new = broker.services.replicas.by_id(topic_id, 0)
+    assert new is broker.partition("tide")
+    assert new is not old
+    assert (new.log.log_end, new.high_watermark) == (0, 0)
+
+
+@pytest.mark.parametrize("index", [-1, 1, 2**31 - 1])
+def test_a_partition_beyond_the_topics_is_unknown(broker: Harbour, index: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        broker.partition("tide", index)
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.append("tide", b"x")
+    fields = {"topics": [{"name": "tide", "count": 3, "assignments": None}], "timeout_ms": 1000}
+    assert broker.ask(ApiKey.CREATE_PARTITIONS, 3, fields).results[0].error_code == 0
+    assert broker.append("tide", b"y", partition=2) == 0
+    assert broker.partition("tide") is partition
+    assert broker.append("tide", b"y") == 1
