@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.server")
 
 LARGE_FRAME_BYTES = 64 * 1024
+LARGE_ANSWER_BYTES = 16 * 1024
+ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
 PEEK_BYTES = 4096  # after a large frame another is likely: receive its head only, the rest straight into its buffer
 
 _read_size = Struct(">i").unpack_from
@@ -78,7 +80,7 @@ class Connection:
         self.id = connection_id
         self.software: tuple[str, str] | None = None
         self.closed = False
-        self.active = True  # something came or went since the last look; the server's sweep resets it
+        self.active = True  # something came, or was answered, since the last look
         self.seen_active = now
         self.frame_began: float | None = None  # when the sweep first saw the frame that is still incomplete
         self._left = b""
@@ -100,13 +102,24 @@ class Connection:
         return self._frame is not None or (bool(self._left) and not self._stopped)
 
     @property
-    def frame_bytes(self) -> int:
-        """How large the request is that has begun to arrive; 0 where its length isn't known yet."""
-        return self._frame_bytes if self._frame is not None else 0
+    def frame_filled(self) -> int:
+        """How much has come of the request that has begun to arrive."""
+        return len(self._left) if self._frame is None else self._frame_filled
 
     @property
     def busy(self) -> bool:
         return bool(self._slots) or self._outbox.pending
+
+    @property
+    def owes_answer(self) -> bool:
+        """Whether the client waits for us, rather than we for the client to take its answers."""
+        return bool(self._slots) and not self._outbox.pending
+
+    def stirred(self) -> bool:
+        """Whether something came or went since the last call."""
+        active = self.active or self._outbox.moved
+        self.active = self._outbox.moved = False
+        return active
 
     def close(self, reason: str | None = None) -> None:
         """Close at once; answers that are late go nowhere."""
@@ -200,6 +213,7 @@ class Connection:
         dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
         slots = self._slots
         ready: list[bytes] = []
+        first, queued = start, 0
         while end - start >= 4:
             size: int = _read_size(buffer, start)[0]
             stop = start + 4 + size
@@ -218,6 +232,13 @@ class Connection:
                 return
             if type(answer) is bytes and not slots:
                 ready.append(answer)
+                if len(answer) < LARGE_ANSWER_BYTES and len(ready) < ANSWERS_A_TURN:
+                    continue
+                self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
+                ready.clear()
+                if start < end:
+                    self._stop_at(buffer, start, end)
+                    return
                 continue
             if answer is None and not slots:
                 continue
@@ -225,20 +246,31 @@ class Connection:
                 self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
                 ready.clear()
             self._queue(answer)
-            if self._must_wait():
-                self._left = bytes(buffer[start:end])
-                self._stopped = True
-                self._pause()
+            queued += 1
+            if self._outbox.pending or self._must_wait() or queued >= ANSWERS_A_TURN:
+                self._stop_at(buffer, start, end)
                 return
         if ready:
             self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
+        if start > first:
+            self.frame_began = None
         if start < end:
             self._keep(buffer, start, end)
         else:
             self._peek = False
-            self.frame_began = None
         if self._outbox.pending and not self.closed:
             self._pause()
+
+    def _stop_at(self, buffer: memoryview, start: int, end: int) -> None:
+        """Leave the frames from `start` on for later: others have their turn, or answers are owed or not taken yet."""
+        if self.closed:
+            return
+        self.frame_began = None
+        self._left = bytes(buffer[start:end])
+        self._stopped = True
+        self._pause()
+        if not self._outbox.pending and not self._must_wait():
+            self._host.loop.call_soon(self._go_on)
 
     def _keep(self, buffer: memoryview, start: int, end: int) -> None:
         """Keep the head of a frame whose rest is still to come."""
@@ -275,7 +307,9 @@ class Connection:
             if not self._slots:
                 self._outbox.send(answer)
                 return
-            slot = Slot(self._slot_ready, self.close, None, runs_ahead=True)
+            # Large answers must not pile up behind one that is late.
+            small = answer is None or (isinstance(answer, bytes) and len(answer) < LARGE_ANSWER_BYTES)
+            slot = Slot(self._slot_ready, self.close, None, runs_ahead=small)
             slot.answer, slot.ready = answer, True
             self._slots.append(slot)
             return

@@ -19,7 +19,7 @@ MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for thi
 
 
 class Outbox:
-    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_queue", "_sent", "_sock", "_writing")
+    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_queue", "_sent", "_sock", "_writing", "moved")
 
     def __init__(self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[], None]) -> None:
         self._loop = loop
@@ -30,6 +30,7 @@ class Outbox:
         self._sent = 0  # bytes of the queue's first part that have gone, where that is a slice
         self._writing = False
         self._closed = False
+        self.moved = False  # the peer took something of what was queued; whoever looks resets it
 
     @property
     def pending(self) -> bool:
@@ -96,6 +97,7 @@ class Outbox:
 
     def _flush(self) -> None:
         queue = self._queue
+        self.moved = True
         try:
             while queue:
                 head = queue[0]

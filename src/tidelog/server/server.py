@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.server")
 
 SWEEP_S = 5.0
-# A request must be whole this long after its first byte, plus a second for each so many bytes: a trickle holds memory.
+# A trickle holds memory: a request must be whole this long after its first byte, plus a second for so many bytes of it.
 REQUEST_DEADLINE_S = 60.0
 REQUEST_BYTES_PER_S_MIN = 64 * 1024
 ACCEPTS_PER_EVENT = 64
@@ -127,7 +127,7 @@ class Server:
         self._accept_allowance = min(rate, self._accept_allowance + (now - self._accept_counted) * rate)
         self._accept_counted = now
         if self._accept_allowance < 1:
-            self._pause_accepting((1 - self._accept_allowance) / rate)
+            self._pause_accepting((1 - self._accept_allowance) / max(rate, 1))
             return False
         self._accept_allowance -= 1
         return True
@@ -171,7 +171,7 @@ class Server:
         self._per_address[connection.peer] -= 1
         if not self._per_address[connection.peer]:
             del self._per_address[connection.peer]
-        if len(self._connections) == self._services.config.max_connections - 1:
+        if len(self._connections) < self._services.config.max_connections:
             self._watch_listeners()
 
     # -- the sweep
@@ -180,10 +180,9 @@ class Server:
         now = self._clock.monotonic()
         idle_s = self._services.config.connections_max_idle_ms / 1000
         for connection in list(self._connections.values()):
-            if connection.active:
-                connection.active = False
+            if connection.stirred():
                 connection.seen_active = now
-            elif now - connection.seen_active > idle_s > 0 and not connection.busy:
+            elif now - connection.seen_active > idle_s > 0 and not connection.owes_answer:
                 connection.close()
                 continue
             connection.look_for_peer()
@@ -191,7 +190,9 @@ class Server:
                 connection.frame_began = None
             elif connection.frame_began is None:
                 connection.frame_began = now
-            elif now - connection.frame_began > REQUEST_DEADLINE_S + connection.frame_bytes / REQUEST_BYTES_PER_S_MIN:
-                connection.close(f"a request of {connection.frame_bytes} bytes took too long to arrive")
+            elif now - connection.frame_began > REQUEST_DEADLINE_S + connection.frame_filled / REQUEST_BYTES_PER_S_MIN:
+                connection.close(f"a request took too long to arrive: {connection.frame_filled} bytes have come")
+        if len(self._connections) < self._services.config.max_connections:  # which may have risen meanwhile
+            self._watch_listeners()
         if not self._stopping:
             self.loop.call_later(SWEEP_S, self._sweep)

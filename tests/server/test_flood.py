@@ -1,0 +1,60 @@
+"""Requests that come faster than their answers are taken, or in thousands at once: memory and turns stay bounded."""
+
+from tests.server.test_connection import Pair, framed, pair  # noqa: F401 - a fixture
+from tidelog.server.connection import ANSWERS_A_TURN, LARGE_ANSWER_BYTES
+
+
+def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # noqa: F811
+    answer = bytes(4 * LARGE_ANSWER_BYTES)
+    pair.host.dispatch = lambda connection, buffer, start, end: pair.host.seen.append(b"") or framed(answer)
+    pair.client.setblocking(False)
+    pair.client.send(framed(b"give") * 300)
+    pair.turn(200)
+    assert len(pair.host.seen) < 100
+    seen = 0
+    while seen < 300:
+        seen += len(pair.answers())
+        pair.turn(50)
+    assert seen == len(pair.host.seen) == 300
+
+
+def test_thousands_of_requests_in_one_read_take_several_turns(pair: Pair) -> None:  # noqa: F811
+    pair.client.send(framed(b"now:x") * 2000)
+    pair.turn(1)
+    assert len(pair.host.seen) == ANSWERS_A_TURN
+    pair.turn(2000)
+    assert pair.answers() == [b"x"] * 2000
+
+
+def test_large_answers_do_not_pile_up_behind_one_that_is_late(pair: Pair) -> None:  # noqa: F811
+    large = b"now:" + b"z" * LARGE_ANSWER_BYTES
+    pair.send(framed(b"ahead:a") + framed(b"now:b") + framed(large) + framed(large))
+    assert pair.host.seen == [b"ahead:a", b"now:b", large]
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!", b"b", large[4:], large[4:]]
+
+
+def test_a_stream_that_never_pauses_is_no_trickle(pair: Pair) -> None:  # noqa: F811
+    frame = framed(b"now:x")
+    pair.send(frame + frame[:3])
+    assert pair.connection.half_frame
+    pair.connection.frame_began = 1.0
+    pair.send(frame[3:] + frame[:3])
+    assert pair.connection.half_frame
+    assert pair.connection.frame_began is None
+
+
+def test_a_peer_that_takes_nothing_is_not_waited_for(pair: Pair) -> None:  # noqa: F811
+    pair.send(framed(b"late:a"))
+    assert pair.connection.stirred()
+    assert not pair.connection.stirred()
+    assert pair.connection.owes_answer
+    pair.complete(b"a", bytes(8 << 20))
+    assert pair.connection.stirred()
+    pair.turn(20)
+    assert not pair.connection.stirred()
+    assert not pair.connection.owes_answer
+    pair.client.setblocking(False)
+    pair.client.recv(1 << 20)
+    pair.turn()
+    assert pair.connection.stirred()
