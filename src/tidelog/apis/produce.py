@@ -57,6 +57,7 @@ log = logging.getLogger("tidelog.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 FLEXIBLE_FROM = 9
+HINTS_FROM = 10
 IDS_FROM = 13
 ZSTD_FROM = 7
 TARGETS_MAX = 20_000
@@ -374,7 +375,7 @@ class _Appends:
             now_ms = context.services.env.clock.now_ms()
             base, next_offset, time_ms = partition.append(view, 0, len(view), self._acks, now_ms)
         except KafkaError as error:
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= HINTS_FROM:
                 response.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
             _refuse(response, error, partition, view)
             raise
