@@ -37,6 +37,7 @@ class Sender:
                 "linger.ms": 1,
                 # Larger batches, and librdkafka 2.16 keeps but one request of an idempotent producer in flight.
                 "batch.num.messages": 1,
+                "queue.buffering.max.messages": 300,
                 "message.timeout.ms": 60_000,
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 10,

@@ -37,10 +37,10 @@ def test_what_was_acknowledged_or_shown_outlives_the_broker(tidelog: Tidelog, en
     sender = Sender(tidelog.bootstrap, "numbers", PARTITIONS).start()
     watcher = Watcher(tidelog.bootstrap, "numbers", PARTITIONS).start()
     for _ in range(times):
-        wait_for(more_acknowledged(sender, 500), "500 acknowledgements")
+        wait_for(more_acknowledged(sender, 200), "200 acknowledgements")
         getattr(tidelog, end)()
         tidelog.start()
-    wait_for(more_acknowledged(sender, 500), "500 acknowledgements")
+    wait_for(more_acknowledged(sender, 200), "200 acknowledgements")
     sender.finish()
     watcher.finish()
     account_for(tidelog.bootstrap, sender, watcher)
