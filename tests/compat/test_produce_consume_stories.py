@@ -88,6 +88,14 @@ def test_many_partitions_are_written_and_read_at_once(client: Client, make_topic
     assert by_partition == {p: [(n, b"%d" % (p + 50 * n)) for n in range(10)] for p in range(50)}
 
 
+def test_a_topic_of_ten_thousand_partitions_serves(client: Client, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(partitions=10_000)
+    chosen = (*tuple(range(0, 10000, 97)), 9999)
+    client.send(topic, [Sent(b"%d" % partition, partition=partition) for partition in chosen])
+    read = client.read(topic, len(chosen), partitions=chosen)
+    assert sorted((r.partition, r.offset, r.value) for r in read) == [(p, 0, b"%d" % p) for p in chosen]
+
+
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_message_of_ten_megabytes_passes_by_default(client: Client, topic: str, compression: str) -> None:
     big = random.Random(7).randbytes(10_000_000)
