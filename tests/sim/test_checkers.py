@@ -84,9 +84,10 @@ def test_what_was_deleted_stays_deleted_and_nothing_else_does(history: History) 
     history.of("t", 0).start_max = 1
     assert history.may_be_gone("t", 0, 0)
     assert not history.may_be_gone("t", 0, 1)
-    history.saw_start("t", 0, 1, 1)
+    history.saw_deleted("t", 0, 1, 1)
+    assert history.of("t", 0).start == 1
     history.check_whole("t", 0, 1, [b"b"])
-    with pytest.raises(Violation, match="starts at 0, after 1 was shown"):
+    with pytest.raises(Violation, match="starts at 0, though records below 1 were deleted"):
         history.saw_start("t", 0, 0, 1)
     with pytest.raises(Violation, match="starts at 2, but nobody deleted beyond 1"):
         history.saw_start("t", 0, 2, 1)

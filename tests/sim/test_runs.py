@@ -61,7 +61,7 @@ def test_a_disk_that_lies_about_its_syncs_is_found_out() -> None:
 
 
 def test_a_commit_that_syncs_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "sync", lambda *_: None)
+    monkeypatch.setattr(commit.Syncing, "run", lambda _: None)
     assert "none" not in first_violation(Run, POWER)
 
 

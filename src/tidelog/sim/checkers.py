@@ -23,7 +23,7 @@ class PartitionHistory:
     end: int = 0
     """The greatest high watermark that anyone was shown."""
     start: int = 0
-    """The greatest log start that anyone was shown: what is below it stays deleted."""
+    """The greatest low watermark that DeleteRecords answered with: what is below it stays deleted."""
     start_max: int = 0
     """Up to where someone asked to delete records: what is at it or above must stay."""
     flipped: bool = False
@@ -87,14 +87,19 @@ class History:
         known.end = max(known.end, end)
 
     def saw_start(self, topic: str, partition: int, start: int, floor: int) -> None:
-        """A log start; `floor` is the greatest that anyone had been shown, or asked for, when the question was sent."""
+        """A log start; `floor` is what was deleted for sure when the question was sent."""
         known = self.of(topic, partition)
         if start < floor:
-            raise Violation(f"{topic}-{partition} starts at {start}, after {floor} was shown")
+            raise Violation(f"{topic}-{partition} starts at {start}, though records below {floor} were deleted")
         if start > known.start_max and topic not in self.forgetful:
             raise Violation(f"{topic}-{partition} starts at {start}, but nobody deleted beyond {known.start_max}")
-        known.start = max(known.start, start)
         known.end = max(known.end, start)
+
+    def saw_deleted(self, topic: str, partition: int, low_watermark: int, asked: int) -> None:
+        """An answer to DeleteRecords."""
+        self.saw_start(topic, partition, low_watermark, asked)
+        known = self.of(topic, partition)
+        known.start = max(known.start, low_watermark)
 
     def may_be_gone(self, topic: str, partition: int, offset: int) -> bool:
         """Whether it is right that the offset can't be read any more."""

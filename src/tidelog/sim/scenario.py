@@ -25,7 +25,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-PEACE_S_MAX = 120.0
+PEACE_S_MAX = 30.0
 TOPICS = {"tide": 2, "ebb": 1, "surf": 1, "foam": 1}
 """Names and partitions. `ebb` gets shorter (DeleteRecords), `surf` counts on the page cache, `foam` is in memory."""
 POWERLESS = frozenset(("surf",))

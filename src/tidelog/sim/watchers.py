@@ -22,6 +22,14 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
+FATAL = (
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What no broker may answer to a fetch of what it showed before."""
+
 
 def offsets_request(topic: str, partition: int, timestamp: int) -> ListOffsetsRequest:
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -92,7 +100,7 @@ class Consumer(Client):
                 self.topic, self.partition, self._position
             ):
                 self._astray = True
-            elif code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE):
+            elif code in FATAL:
                 raise Violation(f"{where} answered {code.name} to a fetch at {self._position}; {self._floor} was shown")
             return
         history.saw_end(self.topic, self.partition, data.high_watermark, self._floor, "Fetch")
@@ -179,5 +187,5 @@ class Deleter(Client):
         found = response.topics[0].partitions[0]
         self.place.note(f"{self.name} below {offset}: {found.error_code} {found.low_watermark}")
         if not found.error_code:
-            self.place.history.saw_start(self.topic, self.partition, found.low_watermark, offset)
+            self.place.history.saw_deleted(self.topic, self.partition, found.low_watermark, offset)
         self.later(self.connected, self.random.between(0.05, 0.6))

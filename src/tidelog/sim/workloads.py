@@ -158,7 +158,9 @@ FATAL = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
+"""What no broker may answer to a batch that is next in order, to a topic that was made."""
 
 
 class PlainProducer(Client):
