@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from tests.batches import Batch, Sent
+from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
 from tests.raw import build, request_class, response_class
 from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
@@ -23,10 +23,12 @@ from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import EPOCH_MS, SimLoop, Timeline
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.random import SimRandom
+from tidelog.wire.batch import build as build_batch
 from tidelog.wire.codec import decoder, encoder
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.header import read_response_header, request_header
 from tidelog.wire.keys import ApiKey
+from tidelog.wire.markers import marker_record
 
 T = TypeVar("T")
 
@@ -207,12 +209,33 @@ class Harbour:
         assert answer.error_code == 0, answer
         return answer.base_offset
 
+    def append_own(self, topic: str, data: bytes, partition: int = 0) -> int:
+        """Append what only the broker itself writes: parts of transactions and their markers. The base offset."""
+        found = self.partition(topic, partition)
+        view = memoryview(bytearray(data))
+        base, _, _ = found.log.append(view, 0, len(view), found.leader_epoch, NOW_MS, internal=True)
+        self.services.store.commit.request(found.log)
+        found.advance()
+        self.settle()
+        return base
+
     def check(self) -> None:
         self.services.replicas.check_invariants()
 
 
 def batch(*values: bytes, at_ms: int = NOW_MS, **more: Any) -> bytes:
     return Batch([Sent(value) for value in values or (b"value",)], base_timestamp=at_ms, **more).encode()
+
+
+def in_transaction(*values: bytes, producer_id: int, sequence: int = 0) -> bytes:
+    """A batch that is part of a transaction."""
+    return batch(*values, producer=Producer(producer_id, 0, sequence), attributes=TRANSACTIONAL)
+
+
+def marker(producer_id: int, *, commit: bool) -> bytes:
+    """The control batch that ends a transaction."""
+    record = marker_record(0, NOW_MS, commit=commit)
+    return bytes(build_batch([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True))
 
 
 def produce_fields(

@@ -1,0 +1,172 @@
+"""The fast path of Fetch answers byte for byte what the general way answers.
+
+Two brokers hold the same logs and get the same requests, one of them without its fast path.
+"""
+
+import struct
+from functools import cache
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker
+from tests.raw import build, request_class
+from tidelog.wire.codec import encoder
+from tidelog.wire.keys import ApiKey
+
+TOPICS = {
+    "t": {"index.interval.bytes": "100"},
+    "rolled": {"internal.segment.bytes": "1700"},
+    "fleeting": {"tidelog.storage": "memory"},
+    "torn": {},
+    "empty": {},
+}
+UNKNOWN_ID = b"nobody's id....."
+OFFSETS = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 19, 20, 21, 1000, -1]
+
+
+def fill(broker: Harbour) -> dict[str, bytes]:
+    """The same logs in each broker; the ids of the topics."""
+    ids = {name: broker.make_topic(name, 2, configs) for name, configs in TOPICS.items()}
+    for name in ("t", "rolled", "fleeting"):
+        for size in (1, 50, 300, 5):
+            broker.append(name, *(b"%d" % number * size for number in range(5)))
+    broker.delete_records("t", 2)
+    broker.append("torn", b"plain")
+    broker.append_own("torn", in_transaction(b"aborted", b"too", producer_id=9))
+    broker.append_own("torn", in_transaction(b"committed", producer_id=8))
+    broker.append_own("torn", marker(9, commit=False))
+    broker.append_own("torn", marker(8, commit=True))
+    broker.append_own("torn", in_transaction(b"open", producer_id=7))
+    broker.append("torn", b"behind it")
+    return ids
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.brokers = [Harbour(), Harbour(fast=False)]
+        self.ids, same = map(fill, self.brokers)
+        assert self.ids == same
+        self.asked: list[list[Asked]] = []
+
+    def send(self, frame: bytes) -> None:
+        self.asked.append([broker.send_frame(frame) for broker in self.brokers])
+
+    def check(self) -> None:
+        for fast, general in self.asked:
+            assert fast.outcome == general.outcome
+
+
+@cache
+def pair() -> Pair:
+    """Reading changes nothing, so one pair serves all; what is parked is answered before the next example."""
+    return Pair()
+
+
+partitions = st.fixed_dictionaries(
+    {
+        "partition": st.sampled_from([0, 0, 0, 0, 1, 2, -1]),
+        "current_leader_epoch": st.sampled_from([-1, -1, 0, 0, 1, -2]),
+        "fetch_offset": st.sampled_from(OFFSETS),
+        "last_fetched_epoch": st.sampled_from([-1, -1, -1, 0, 1, -5]),
+        "log_start_offset": st.sampled_from([-1, 0, 5]),
+        "partition_max_bytes": st.sampled_from([1 << 20, 1 << 20, 0, 1, 61, 200, 1000, -1, 2**31 - 1]),
+    }
+)
+topics = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from([*TOPICS, "nobody"]),
+        "partitions": st.one_of(st.lists(partitions, min_size=1, max_size=1), st.lists(partitions, max_size=3)),
+    }
+)
+bodies = st.fixed_dictionaries(
+    {
+        "max_wait_ms": st.sampled_from([0, 0, 100, 500, -1]),
+        "min_bytes": st.sampled_from([1, 1, 1, 0, 100, 100_000, -1]),
+        "max_bytes": st.sampled_from([1 << 20, 1 << 20, 0, 1, 100, 400, -1, 2**31 - 1]),
+        "isolation_level": st.sampled_from([0, 0, 1, 1, 2]),
+        "session_epoch": st.sampled_from([-1, -1, -1, -1, 3]),
+        "topics": st.one_of(st.lists(topics, min_size=1, max_size=1), st.lists(topics, max_size=3)),
+    }
+)
+clients = st.sampled_from([None, "", "client", "bö", "c" * 300])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """A fetch: usually right, sometimes with tags, a rack, a replica's id, cut, with a tail or a byte changed."""
+    version = draw(st.sampled_from([15, 16, 16, 17, 18, 18, 12, 4]))
+    body: dict[str, Any] = draw(bodies)
+    if version >= 12 and draw(st.integers(0, 9)) == 0:
+        body["rack_id"] = "rack"
+    if version >= 15 and draw(st.integers(0, 9)) == 0:
+        body["replica_state"] = {"replica_id": draw(st.sampled_from([-1, 1, 2])), "replica_epoch": 1}
+    for topic in body["topics"]:
+        topic["topic_id"] = pair().ids.get(topic["topic"], UNKNOWN_ID)
+        for partition in topic["partitions"]:
+            if version < 12:
+                partition.pop("last_fetched_epoch", None)
+    encoded = encoder(request_class(ApiKey.FETCH), version)(build(request_class(ApiKey.FETCH), body))
+    client = draw(clients)
+    name = b"" if client is None else client.encode()
+    head = struct.pack(">hhih", 1, version, draw(st.integers(-(2**31), 2**31 - 1)), -1 if client is None else len(name))
+    tags = draw(st.sampled_from([b"\0", b"\0", b"\0", b"\1\0\2ab"])) if version >= 12 else b""
+    frame = head + name + tags + encoded
+    damage = draw(st.sampled_from(["none"] * 6 + ["cut", "tail", "byte"]))
+    if damage == "cut":
+        return frame[: draw(st.integers(10, len(frame)))]
+    if damage == "tail":
+        return frame + draw(st.sampled_from([b"\0", b"\0\0\0", b"tail"]))
+    if damage == "byte":
+        place = draw(st.integers(len(head) + len(name), len(frame) - 1))
+        return frame[:place] + bytes([draw(st.integers(0, 255))]) + frame[place + 1 :]
+    return frame
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(frames(), min_size=1, max_size=5))
+def test_both_ways_answer_the_same_bytes(sent: list[bytes]) -> None:
+    both_ways = pair()
+    both_ways.asked.clear()
+    for frame in sent:
+        both_ways.send(frame)
+    both_ways.check()
+    for seconds in (0.15, 0.5):
+        for broker in both_ways.brokers:
+            broker.pass_time(seconds)
+        both_ways.check()
+    for both in both_ways.asked:
+        for asked in both:
+            if not asked.done:  # a byte changed its patience
+                asked.late.abandon()
+
+
+def fields(topic_id: bytes, offset: int = 0, **more: Any) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20, "current_leader_epoch": 0}
+    topics = [{"topic_id": topic_id, "partitions": [partition]}]
+    return {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics, **more}
+
+
+def test_the_usual_request_takes_the_fast_path() -> None:
+    broker = Harbour()
+    topic_id = broker.make_topic("t")
+    broker.append("t", b"a", b"b")
+    broker.dispatch._general = None
+    for version in (15, 16, 17, 18):
+        for isolation in (0, 1):
+            asked = broker.send(ApiKey.FETCH, version, fields(topic_id, isolation_level=isolation))
+            assert len(asked.response.responses[0].partitions[0].records) == len(batch(b"a", b"b"))
+
+
+def test_what_was_parked_is_answered_the_same_when_data_comes() -> None:
+    answers: list[bytes | None] = []
+    for fast in (True, False):
+        broker = Harbour(fast=fast)
+        topic_id = broker.make_topic("t")
+        asked = broker.send(ApiKey.FETCH, 16, fields(topic_id))
+        broker.append("t", b"a", b"b")
+        broker.settle()
+        answers.append(asked.frame)
+    assert answers[0] is not None
+    assert answers[0] == answers[1]
