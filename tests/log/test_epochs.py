@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.log.checkpoints import write_epochs
 from tidelog.log.epochs import UNDEFINED, LeaderEpochs
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.random import SimRandom
@@ -92,8 +93,7 @@ def test_saved_epochs_come_back() -> None:
     disk.sync_folder("/")
     known = epochs((0, 0))
     known.assign(1, 5)
-    known.save(disk, "/t-0/leader-epoch-checkpoint")
-    assert not known.dirty
+    write_epochs(disk, "/t-0/leader-epoch-checkpoint", known.entries())
     disk.crash()
     assert LeaderEpochs.load(disk, "/t-0/leader-epoch-checkpoint").entries() == [(0, 0), (1, 5)]
     assert LeaderEpochs.load(disk, "/t-0/none").entries() == []

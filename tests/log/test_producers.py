@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot, read_snapshot, write_snapshot
+from tidelog.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot, read_snapshot
 from tidelog.log.producers import PRODUCERS_MAX, Appended, Completed, Producers
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.random import SimRandom
@@ -266,13 +266,12 @@ def test_a_damaged_snapshot_is_told() -> None:
             decode_snapshot(damaged, "x.snapshot")
 
 
-def test_a_snapshot_is_written_at_once_or_not_at_all(partition: Partition) -> None:
+def test_a_snapshot_is_read_from_its_file(partition: Partition) -> None:
     disk = SimDisk(SimRandom(1))
     disk.make_folders("/t-0")
     disk.sync_folder("/")
     partition.send(0, 5)
-    write_snapshot(disk, "/t-0/5.snapshot", partition.producers.items())
-    disk.crash()
+    disk.write_whole("/t-0/5.snapshot", encode_snapshot(partition.producers.items()))
     assert len(read_snapshot(disk, "/t-0/5.snapshot")) == 1
 
 

@@ -38,7 +38,7 @@ class AbortedIndex:
         self.path = path
 
     def append(self, completed: Completed) -> None:
-        """Remember an aborted transaction; written, not yet durable (`sync`)."""
+        """Remember an aborted transaction; written, not yet durable: whoever syncs the segment syncs this file too."""
         assert completed.aborted, "a committed transaction has no place in the index"
         entries = self._read()
         assert not entries or completed.last_offset > entries[-1].last_offset, (
@@ -83,16 +83,6 @@ class AbortedIndex:
                     f"behind {last} in a segment from {base_offset}"
                 )
             last = entry.last_offset
-
-    def sync(self) -> None:
-        """Make the entries durable. Blocks. The name is durable when the segment's folder was synced."""
-        if self._file is not None:
-            self._file.sync()
-
-    def release(self) -> None:
-        """Let go of the file and the entries; they come back when asked for."""
-        self._file = None
-        self._entries = None
 
     def reset(self) -> None:
         """Empty it, to be built again."""

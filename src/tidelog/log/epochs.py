@@ -1,7 +1,8 @@
 """The leader epochs of a log: which leader wrote from which offset on. Answers where two replicas part ways (KIP-101).
 
 Entries rise in both epoch and start offset. They are kept in memory and saved lazily: recovery finds every epoch at or
-above the recovery point in the batches themselves, so `save` must come before the recovery point passes a new entry.
+above the recovery point in the batches themselves, so a new entry must be durable (`checkpoints.write_epochs`)
+before the recovery point passes it.
 """
 
 from bisect import bisect_right
@@ -30,11 +31,6 @@ class LeaderEpochs:
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
         """From the log's leader-epoch-checkpoint; empty where there is none. Raises CheckpointError."""
         return cls(checkpoints.read_epochs(disk, path))
-
-    def save(self, disk: Disk, path: str) -> None:
-        """Make the entries durable. Blocks; off the loop, take `entries()` there and give them to `write_epochs`."""
-        checkpoints.write_epochs(disk, path, self.entries())
-        self.dirty = False
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))

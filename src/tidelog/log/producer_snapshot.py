@@ -67,10 +67,5 @@ def decode_snapshot(data: bytes, path: str) -> list[tuple[int, Producer]]:
     return producers
 
 
-def write_snapshot(disk: Disk, path: str, producers: Iterable[tuple[int, Producer]]) -> None:
-    """Durably, at once or not at all. Blocks; off the loop, encode on it and give the bytes to `Disk.write_whole`."""
-    disk.write_whole(path, encode_snapshot(producers))
-
-
 def read_snapshot(disk: Disk, path: str) -> list[tuple[int, Producer]]:
     return decode_snapshot(disk.read_whole(path), path)

@@ -1,7 +1,7 @@
 """Record batch v2, the unit that is produced, stored and fetched: its header read, checked, patched and built.
 
-Hot paths use the `Struct`s below straight on the buffer: the broker assigns offsets by patching `BASE_OFFSET` and
-`LEADER_EPOCH`, which the checksum doesn't cover. Records inside are in record.py.
+Hot paths use the `Struct`s below straight on the buffer: the broker assigns offsets by patching the base offset and
+the leader epoch in place, which the checksum doesn't cover. Records inside are in record.py.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,22 +22,15 @@ LOG_OVERHEAD: Final = 12
 MAGIC: Final = 2
 SEQUENCE_MAX: Final = 2**31 - 1
 
-BASE_OFFSET = Struct(">q")
-OFFSET_AND_LENGTH = Struct(">qi")
-LEADER_EPOCH = Struct(">i")
 CRC = Struct(">I")
 ATTRIBUTES = Struct(">h")
 TIMESTAMP = Struct(">q")
 
 LENGTH_AT: Final = 8
-LEADER_EPOCH_AT: Final = 12
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
-LAST_OFFSET_DELTA_AT: Final = 23
-BASE_TIMESTAMP_AT: Final = 27
 MAX_TIMESTAMP_AT: Final = 35
-PRODUCER_ID_AT: Final = 43
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME_FLAG: Final = 0x08
