@@ -1,6 +1,7 @@
 """Bytes that are no message: one clear error, never another exception, never memory that a length merely claimed."""
 
 import random
+import struct
 import tracemalloc
 from contextlib import suppress
 from typing import Any
@@ -11,7 +12,11 @@ from hypothesis import strategies as st
 
 from tests.wire.values import each_version, values, version_id
 from tidelog.wire.codec import decode_whole, decoder, encoder
+from tidelog.wire.decode import REQUEST_ELEMENTS_MAX
 from tidelog.wire.errors import MalformedError
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
+from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 
 once = settings(
     max_examples=2,
@@ -79,3 +84,24 @@ def test_nothing_is_allocated_because_a_length_claims_it() -> None:
                     assert peak - before < 100_000, f"{cls.__name__} v{version} with {lie.hex()} at {pos}"
     finally:
         tracemalloc.stop()
+
+
+def test_the_arrays_of_a_request_have_a_bound_together() -> None:
+    def encoded(more: int) -> bytes:
+        counts = [REQUEST_ELEMENTS_MAX // 2, REQUEST_ELEMENTS_MAX // 2 - 2 + more]
+        return struct.pack(">bi", 0, 2) + b"".join(
+            b"\0\1t" + struct.pack(">i", count) + struct.pack(">iq", 0, -1) * count for count in counts
+        )
+
+    request, _ = decoder(ListOffsetsRequest, 2)(struct.pack(">i", -1) + encoded(0), 0)
+    assert sum(len(topic.partitions) for topic in request.topics) == REQUEST_ELEMENTS_MAX - 2
+    with pytest.raises(MalformedError, match="ask in several requests"):
+        decoder(ListOffsetsRequest, 2)(struct.pack(">i", -1) + encoded(1), 0)
+
+
+def test_tagged_fields_have_a_bound() -> None:
+    for cls, version in ((ApiVersionsRequest, 3), (FetchRequest, 15)):
+        encoded = encoder(cls, version)(cls())
+        assert encoded.endswith(b"\0")
+        with pytest.raises(MalformedError, match="tagged fields in one place"):
+            decoder(cls, version)(encoded[:-1] + b"\xff\x7f" + b"\x7f\0" * 16383, 0)

@@ -2,8 +2,10 @@
 
 What the function may trust is the buffer's length and nothing else. Fixed-size reads beyond the end raise
 `struct.error` or IndexError, caught once for the whole message; lengths and counts are compared with the bytes that
-remain before anything is made of them. The function is called with the buffer and a position, and keeps these names:
-`b` the buffer, `p` the position, `end` the buffer's length, `n` a length or count just read, `e` where a value ends.
+remain before anything is made of them. The arrays of a request together have a bound besides, since an element of one
+byte becomes an object of a hundred. The function is called with the buffer and a position, and keeps these names:
+`b` the buffer, `p` the position, `end` the buffer's length, `n` a length or count just read, `e` where a value ends,
+`left` how many elements the request may still have.
 """
 
 from collections.abc import Callable
@@ -19,6 +21,10 @@ T = TypeVar("T")
 Decode: TypeAlias = Callable[[bytes | memoryview, int], tuple[T, int]]
 
 STRING_BYTES_MAX = 32767
+REQUEST_ELEMENTS_MAX = 250_000
+"""Elements of all arrays of one request: 100,000 topics with a partition each, and room besides."""
+TAGGED_FIELDS_MAX = 1000
+"""Tagged fields in one place; a handful are known."""
 
 
 def compile_decoder(cls: type[T], version: int) -> Decode[T]:
@@ -49,6 +55,8 @@ def skip_tags(b: bytes | memoryview, p: int, first: int, end: int) -> int:
     count = first
     if first > 127:
         count, p = read_rest(b, p, first)
+    if count > TAGGED_FIELDS_MAX:
+        raise _many_tags(count)
     for _ in range(count):
         tag, p = read_varint(b, p)
         size, p = read_varint(b, p)
@@ -68,6 +76,14 @@ def _too_long(where: str, size: int, left: int) -> MalformedError:
 
 def _too_many(where: str, count: int, left: int) -> MalformedError:
     return MalformedError(f"{where} claims {count} elements, which {left} bytes can't hold")
+
+
+def _over_budget(where: str) -> MalformedError:
+    return MalformedError(f"{where} brings the request above {REQUEST_ELEMENTS_MAX} elements: ask in several requests")
+
+
+def _many_tags(count: int) -> MalformedError:
+    return MalformedError(f"{count} tagged fields in one place, {TAGGED_FIELDS_MAX} is the most")
 
 
 def _long_string(where: str, size: int) -> MalformedError:
@@ -95,6 +111,8 @@ _RUNTIME = {
     "no_null": _no_null,
     "too_long": _too_long,
     "too_many": _too_many,
+    "over_budget": _over_budget,
+    "many_tags": _many_tags,
     "long_string": _long_string,
     "bad_tag": _bad_tag,
     "cut_off": _cut_off,
@@ -107,6 +125,7 @@ class _Compiler:
         self.cls = cls
         self.version = version
         self.flexible = version in schema(cls).flexible
+        self.bounded = cls.__name__.endswith("Request")
         self.title = f"{cls.__name__} v{version}"
         self.source = Source()
         self.source.scope.update(_RUNTIME)
@@ -115,6 +134,8 @@ class _Compiler:
         source = self.source
         with source.block("try:"):
             source.line("end = len(b)")
+            if self.bounded:
+                source.line(f"left = {REQUEST_ELEMENTS_MAX}")
             if _has_view(self.cls, self.version):
                 source.line("m = b if type(b) is memoryview else memoryview(b)")
             made = self.structure(self.cls, self.cls.__name__)
@@ -178,6 +199,8 @@ class _Compiler:
         with source.block("if n:"):
             with source.block("if n > 127:"):
                 source.line("n, p = read_rest(b, p, n)")
+                with source.block(f"if n > {TAGGED_FIELDS_MAX}:"):
+                    source.line("raise many_tags(n)")
             tag, stop = source.name("tag"), source.name("stop")
             with source.block("for _ in range(n):"):
                 source.line(f"{tag}, p = read_varint(b, p)")
@@ -260,6 +283,10 @@ class _Compiler:
             least = max(1, least_bytes(of, self.version, self.flexible))
             with source.block(f"if n * {least} > end - p:" if least > 1 else "if n > end - p:"):
                 source.line(f"raise too_many({path!r}, n, end - p)")
+            if self.bounded:
+                source.line("left -= n")
+                with source.block("if left < 0:"):
+                    source.line(f"raise over_budget({path!r})")
             match of:
                 case Fixed("16s"):
                     source.line("e = p + 16 * n")
