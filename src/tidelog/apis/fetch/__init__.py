@@ -80,6 +80,7 @@ class _Fetch:
         # A full answer opens the session: it tells of every partition.
         self._tells_all = session is None or request.session_epoch == 0
         self._parked: list[Partition] = []
+        self._missing = 0
         self._slot: Any = None
         self._timer: Any = None
         self.done = False
@@ -92,8 +93,15 @@ class _Fetch:
             context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes, self._names
         )
         answered = [(key, reading.read(key, asked)) for key, asked in self._asked]
-        if at_once or reading.urgent or reading.bytes >= self._min_bytes or not answered:
+        if (
+            at_once
+            or reading.urgent
+            or reading.bytes >= self._min_bytes
+            or reading.missing == len(answered)
+            or (self._slot is not None and reading.missing > self._missing)
+        ):
             return self._answer(answered)
+        self._missing = reading.missing
         return None
 
     def _answer(self, answered: list[tuple[Key, PartitionData]]) -> list[Any]:
@@ -123,7 +131,10 @@ class _Fetch:
         self._slot = slot
         reading = Reading(self._context.services.replicas, self._context.version, -1, self._isolation, 0, self._names)
         for key, _ in self._asked:
-            partition = reading.find(key)
+            try:
+                partition = reading.find(key)
+            except KafkaError:  # one of those that nobody knows
+                continue
             partition.park(self)
             self._parked.append(partition)
         self._timer = self._context.services.env.loop.call_later(self._max_wait_s, self.expire)

@@ -27,6 +27,7 @@ READ_COMMITTED = 1
 CONSUMER = -1
 STORAGE_ERROR_FROM = 6  # older clients take KAFKA_STORAGE_ERROR for fatal: they are told to look for the leader again
 HINTS_FROM = 16
+NOBODY_KNOWS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Reading:
@@ -41,6 +42,7 @@ class Reading:
         "_replicas",
         "_version",
         "bytes",
+        "missing",
         "urgent",
     )
 
@@ -62,6 +64,7 @@ class Reading:
         self._need_one = True  # the first batch is returned even where it is larger than what was asked for
         self.bytes = 0
         self.urgent = False  # an error or a diverging epoch: answered without waiting for more
+        self.missing = 0  # partitions that nobody knows: told in time, but no reason not to wait for the others
 
     def find(self, key: Key) -> Partition:
         topic, index = key
@@ -90,7 +93,10 @@ class Reading:
         except Exception:
             log.exception("reading partition %s-%s failed", *key)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        self.urgent = True
+        if code in NOBODY_KNOWS:
+            self.missing += 1
+        else:
+            self.urgent = True
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_FROM:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answered = PartitionData(

@@ -23,6 +23,8 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 IDS_FROM = 13
+PARTITIONS_MAX = 2_000_000
+"""Of all sessions together: a client may name as many partitions as it likes, whether there are such or not."""
 
 Key: TypeAlias = tuple[str | bytes, int]
 """A partition as the client names it: the topic's name, or its id from version 13 on, and the index."""
@@ -73,6 +75,7 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -81,7 +84,7 @@ class FetchSessions:
         """The session of a request; None where it goes without. Raises the session's error."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id:
-                self._sessions.pop(request.session_id, None)
+                self._drop(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
                 return None
             return self._open(request, version)
@@ -92,9 +95,14 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != (version >= IDS_FROM):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._partitions -= len(session.partitions)
         session.update(request)
+        self._partitions += len(session.partitions)
+        if self._partitions > PARTITIONS_MAX:
+            self._drop(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
-            del self._sessions[session.id]
+            self._drop(session.id)
             return None
         session.last_used_ms = self._env.clock.now_ms()
         self._sessions.move_to_end(session.id)
@@ -109,12 +117,20 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
                 return None
-            del self._sessions[oldest.id]
+            self._drop(oldest.id)
+        if self._partitions + sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_MAX:
+            return None
         while True:
             session_id = self._env.random.random_int(1, SESSION_ID_MAX)
             if session_id not in self._sessions:
                 break
         session = Session(session_id, by_id=version >= IDS_FROM, now_ms=now_ms)
         session.update(request)
+        self._partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
