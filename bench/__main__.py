@@ -13,7 +13,7 @@ from tests.kafka.jars import KAFKA_VERSION, JarsMissingError, find_jars
 
 from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Bench, Case
-from bench.machine import describe, disk_sync_us, file_system, touch_memory
+from bench.machine import OtherWork, describe, disk_sync_us, file_system, touch_memory
 from bench.programs import BUILT, BenchError, compile_programs, find_librdkafka
 from bench.report import markdown, medians_of, print_tables, write_json
 from bench.run import CASES, run_cases
@@ -21,6 +21,7 @@ from bench.run import CASES, run_cases
 RESULTS = Path(__file__).parent / "results"
 QUICK_SCALE = 0.25
 PLAIN_WIDTH = 120
+OTHER_WORK_MAX = 0.05
 
 
 def main() -> int:
@@ -55,7 +56,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    began = time.monotonic()
+    began, others = time.monotonic(), OtherWork()
     cases = _chosen(options.only)
     jars = _jars(options, console)
     names = [TIDELOG] + [FLOOR] * (not options.no_floor) + [KAFKA] * (jars is not None)
@@ -82,10 +83,16 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     finally:
         bench.end()
         shutil.rmtree(work, ignore_errors=True)
+    other_work = others.share()
     print_tables(console, results)
     console.print(
         f"The disk: 1 KB appended and fdatasync, p50 {sync_p50:.0f} us, p99 {sync_p99:.0f} us.", highlight=False
     )
+    if other_work > OTHER_WORK_MAX:
+        console.print(
+            f"[yellow]Others used {other_work:.0%} of the machine meanwhile: latencies and throughput mean little.[/]",
+            highlight=False,
+        )
     console.print("\n" + markdown(medians_of(results), {case.name: case.title for case in CASES}), highlight=False)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -93,6 +100,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         "disk_sync_us": {"p50": sync_p50, "p99": sync_p99},
         "librdkafka": find_librdkafka().name,
         "kafka": KAFKA_VERSION if jars else None,
+        "other_work": round(other_work, 3),
         "rounds": rounds,
         "scale": bench.scale,
         "seconds": round(time.monotonic() - began),

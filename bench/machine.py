@@ -31,6 +31,31 @@ def touch_memory() -> None:
         mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
 
 
+class OtherWork:
+    """How busy others kept the machine: every figure suffers from it, and a p99 most."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._busy_s = _busy_s()
+        self._own_s = _own_s()
+
+    def share(self) -> float:
+        """The part of all cores' time that went neither to the benchmark nor to its brokers, which must have ended."""
+        seconds = (time.monotonic() - self._began) * len(os.sched_getaffinity(0))
+        return max(0.0, (_busy_s() - self._busy_s) - (_own_s() - self._own_s)) / seconds
+
+
+def _busy_s() -> float:
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def file_system(folder: Path) -> str:
     """The type of the file system that holds `folder`."""
     best, kind = "", "unknown"

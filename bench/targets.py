@@ -54,7 +54,7 @@ TARGETS = (
     *(Target(case, "cpu_s_per_gb", 0.5, KAFKA, words="CPU") for case in RDKAFKA_PRODUCE),
     Target("produce-one-raw", "cpu_us_per_request", 0.4, KAFKA, words="CPU"),
     Target("produce-16kb-raw", "cpu_s_per_gb", 0.7, KAFKA, words="CPU"),
-    Target("consume-1kb-8p", "cpu_s_per_gb", 0.7, KAFKA, words="CPU"),
+    *(Target(f"consume-1kb-{count}p", "cpu_s_per_gb", 0.7, KAFKA, words="CPU") for count in (1, 8)),
     *(Target(case, "messages_per_s", 1.2, KAFKA, at_least=True, words="throughput") for case in RDKAFKA_PRODUCE),
     Target("latency", "ack_p99_us", 0.5, KAFKA, words="ack p99"),
     *(

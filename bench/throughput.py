@@ -79,8 +79,17 @@ def requests(cpu_s: float, seconds: float, count: float, data_bytes: float) -> M
 
 def _produce(label: str, size: int, partitions: int, count: int) -> Case:
     run = partial(produce_rdkafka, size=size, partitions=partitions, count=count)
-    shape = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    return Case(f"produce-{label.replace(' ', '').lower()}-{partitions}p", f"produce {label} to {shape}", run)
+    name = f"produce-{label.replace(' ', '').lower()}-{partitions}p"
+    return Case(name, f"produce {label} to {_partitions(partitions)}", run)
+
+
+def _consume(partitions: int) -> Case:
+    run = partial(consume_rdkafka, size=1000, partitions=partitions, count=400_000)
+    return Case(f"consume-1kb-{partitions}p", f"consume 1 KB from {_partitions(partitions)}", run)
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 CASES = (
@@ -103,11 +112,8 @@ CASES = (
         "produce requests of one record, 32 in flight",
         partial(produce_raw, batch_bytes=180, records=1, connections=8, depth=32, count=300_000),
     ),
-    Case(
-        "consume-1kb-8p",
-        "consume 1 KB from 8 partitions",
-        partial(consume_rdkafka, size=1000, partitions=8, count=400_000),
-    ),
+    _consume(1),
+    _consume(8),
     Case("fetch-1mb-raw", "fetches of 1 MB", partial(fetch_raw, max_bytes=1 << 20, connections=4, count=2_000)),
     Case("fetch-16kb-raw", "fetches of 16 KB", partial(fetch_raw, max_bytes=1 << 14, connections=8, count=50_000)),
 )
