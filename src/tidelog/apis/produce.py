@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.env.promise import Promise
@@ -72,13 +72,16 @@ NO_LOG_START = frozenset(
     )
 )
 
-_read_i16 = Struct(">h").unpack_from
 _read_i32 = Struct(">i").unpack_from
 # Header tags, transactional id, acks, timeout, number of topics + 1, length of the topic's name + 1.
 _HEAD = Struct(">BBhiBB")
 _read_head = _HEAD.unpack_from
 _HEAD_BYTES = _HEAD.size - 1  # the name's length also begins the key of `_targets`
 _FRAME = Struct(">iiB")
+
+
+Target: TypeAlias = "tuple[Partition, int, bytes, Callable[..., bytes], int]"
+"""A partition, its index, the constant part of an answer without error, the answer's layout and its length."""
 
 
 class ProducePath:
@@ -88,16 +91,14 @@ class ProducePath:
         self._replicas = services.replicas
         self._now_ms = services.env.clock.now_ms
         self._deadlines = services.deadlines
-        self._targets: dict[bytes, tuple[Partition, int, bytes, Callable[..., bytes], int]] = {}
+        self._targets: dict[bytes, Target] = {}
         services.replicas.forget.append(self._targets.clear)
 
-    def handle_frame(self, buffer: memoryview, start: int, end: int, version: int, correlation_id: int) -> Any:
-        """The answer to a frame, or NotImplemented where the general way has to be taken."""
+    def handle_frame(self, buffer: memoryview, pos: int, end: int, version: int, correlation_id: int) -> Any:
+        """The answer to a frame whose header ends at `pos` but for its tags; NotImplemented: take the general way."""
         if not FLEXIBLE_FROM <= version < IDS_FROM:
             return NotImplemented
         try:
-            client_bytes: int = _read_i16(buffer, start + 8)[0]
-            pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
             tags, transactional, acks, timeout_ms, topics, name_bytes = _read_head(buffer, pos)
             # A null transactional id is a 0.
             if tags or transactional or topics != 2 or name_bytes > 127 or not -1 <= acks <= 1:
@@ -121,7 +122,7 @@ class ProducePath:
             return NotImplemented
         if size <= HEADER_BYTES or buffer[after + ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
             return NotImplemented
-        partition, index, name, pack, frame_bytes = target
+        partition, index, middle, pack, frame_bytes = target
         try:
             base, next_offset, time_ms = partition.append(buffer, after, stop, acks, self._now_ms())
         except KafkaError as error:
@@ -140,9 +141,9 @@ class ProducePath:
             answer = _LateAck(partition, next_offset, base, time_ms, target, correlation_id)
             self._deadlines.add(timeout_ms, answer)
             return answer
-        return pack(frame_bytes, correlation_id, 0, 2, name, index, 0, base, time_ms, partition.log.log_start, *_TAIL)
+        return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.log_start, _TAIL)
 
-    def _find(self, key: bytes, name_bytes: int) -> tuple[Partition, int, bytes, Callable[..., bytes], int] | None:
+    def _find(self, key: bytes, name_bytes: int) -> Target | None:
         """Resolve and remember: `key` is the topic's name, a count of one partition, and its index, as in the frame."""
         name, count, index = key[1:name_bytes], key[name_bytes], _read_i32(key, name_bytes + 1)[0]
         if count != 2:
@@ -154,17 +155,19 @@ class ProducePath:
             partition = self._replicas.get(topic, index)
         except (KafkaError, UnicodeDecodeError):
             return None
-        # Correlation id, header tags, one topic, its name, one partition: index, error, base offset, append time,
-        # log start, no record errors, no message, tags; tags of the topic; throttle time, tags.
-        layout = Struct(f">iiBB{name_bytes + 1}sihqqqBBBBiB")
+        # Header tags, one topic, its name, one partition, its index, no error.
+        middle = b"\0\x02" + key + b"\0\0"
+        # Length, correlation id, what is always the same, base offset, append time, log start, what is always the same.
+        layout = Struct(f">ii{len(middle)}sqqq{len(_TAIL)}s")
         if len(self._targets) >= TARGETS_MAX:
             self._targets.clear()
-        target = (partition, index, key[: name_bytes + 1], layout.pack, layout.size - 4)
+        target = (partition, index, middle, layout.pack, layout.size - 4)
         self._targets[key] = target
         return target
 
 
-_TAIL = (1, 0, 0, 0, 0, 0)
+# No record errors, no message, tags of the partition and of the topic, throttle time, tags.
+_TAIL = b"\1\0\0\0" + bytes(4) + b"\0"
 
 
 def _rest_of_uvarint(buffer: memoryview, first: int, pos: int) -> tuple[int, int]:
@@ -200,7 +203,7 @@ class _LateAck:
         next_offset: int,
         base: int,
         time_ms: int,
-        target: tuple[Partition, int, bytes, Callable[..., bytes], int],
+        target: Target,
         correlation_id: int,
     ) -> None:
         self._partition = partition
@@ -227,13 +230,12 @@ class _LateAck:
         if self.done:
             return
         self.done = True
-        partition, index, name, pack, frame_bytes = self._target
+        partition, _, middle, pack, frame_bytes = self._target
         base, time_ms, log_start = self._base, self._time_ms, partition.log.log_start
         if code:
             base = time_ms = log_start = -1
-        self._slot.complete(
-            pack(frame_bytes, self._correlation_id, 0, 2, name, index, int(code), base, time_ms, log_start, *_TAIL)
-        )
+            middle = middle[:-2] + int(code).to_bytes(2)
+        self._slot.complete(pack(frame_bytes, self._correlation_id, middle, base, time_ms, log_start, _TAIL))
 
 
 # -- the general way

@@ -46,6 +46,7 @@ FLUSH_BYTES = 64 * 1024 * 1024
 __all__ = ["Log", "LogListener"]
 
 _unpack = HEADER.unpack_from
+_NO_HEADER: HeaderFields = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of magic 0, which isn't plainly fine
 _patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -99,21 +100,19 @@ class Log(ReadableLog):
         """
         size = end - start
         append_time = -1
-        header: HeaderFields
-        if (
-            size >= HEADER_BYTES
-            and (header := _unpack(buffer, start))[5] in self._plain  # attributes
-            and header[3] == MAGIC
-            and header[1] == size - LOG_OVERHEAD
-            and not header[0]  # base offset
-            and 0 <= header[6] == header[12] - 1  # last offset delta, count
+        fields: HeaderFields = _unpack(buffer, start) if size >= HEADER_BYTES else _NO_HEADER
+        zero, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = fields
+        if not (
+            attributes in self._plain
+            and magic == MAGIC
+            and length == size - LOG_OVERHEAD
+            and not zero  # base offset
+            and 0 <= delta == count - 1
             and size <= self._max_bytes
-            and header[8] - now_ms <= self._after_ms  # max timestamp
-            and (header[9] < 0 or header[11] >= 0)  # producer id, base sequence
-            and crc32c(buffer[start + ATTRIBUTES_AT : end]) == header[4]
+            and max_timestamp - now_ms <= self._after_ms
+            and (producer_id < 0 or sequence >= 0)
+            and crc32c(buffer[start + ATTRIBUTES_AT : end]) == crc
         ):
-            _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
-        else:
             buffer, start, end, admitted = admit(self.place, self.config, buffer, start, end, now_ms, internal=internal)
             _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = admitted
             size = end - start

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-_read_start = Struct(">hhi").unpack_from
+_read_start = Struct(">hhih").unpack_from  # API key, version, correlation id, bytes of the client id
 _frame_plain = Struct(">ii").pack
 _frame_flexible = Struct(">iib").pack
 
@@ -88,10 +88,11 @@ class Dispatch:
     def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
             raise MalformedError(f"a frame of {end - start} bytes is too short for a request header")
-        key, version, correlation_id = _read_start(buffer, start)
+        key, version, correlation_id, client_bytes = _read_start(buffer, start)
         if key <= 1:
             fast = self._fetch if key else self._produce
-            answer = fast(buffer, start, end, version, correlation_id)
+            pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
+            answer = fast(buffer, pos, end, version, correlation_id)
             if answer is not NotImplemented:
                 return answer
         return self._general(connection, buffer, start, end, key, version, correlation_id)

@@ -20,7 +20,6 @@ FIRST_VERSION, LAST_VERSION = 15, 18
 READ_COMMITTED = 1
 PARTITIONS_MAX = 20_000
 
-_read_i16 = Struct(">h").unpack_from
 # Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1, topic id,
 # number of partitions + 1, index, current leader epoch, offset, last fetched epoch, log start, max bytes, then tags of
 # the partition and the topic, no forgotten topics, no rack, tags.
@@ -43,15 +42,11 @@ class FetchPath:
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         services.replicas.forget.append(self._partitions.clear)
 
-    def handle_frame(self, buffer: memoryview, start: int, end: int, version: int, correlation_id: int) -> Any:
-        """The answer to a frame, or NotImplemented where the general way has to be taken."""
-        if not FIRST_VERSION <= version <= LAST_VERSION:
+    def handle_frame(self, buffer: memoryview, pos: int, end: int, version: int, correlation_id: int) -> Any:
+        """The answer to a frame whose header ends at `pos` but for its tags; NotImplemented: take the general way."""
+        if not FIRST_VERSION <= version <= LAST_VERSION or end - pos != _REQUEST_BYTES:
             return NotImplemented
         try:
-            client_bytes: int = _read_i16(buffer, start + 8)[0]
-            pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
-            if end - pos != _REQUEST_BYTES:
-                return NotImplemented
             (
                 tags,
                 _,
