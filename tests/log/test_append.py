@@ -3,10 +3,10 @@
 import struct
 
 import pytest
-from tests.batches import CONTROL, LOG_APPEND_TIME, LZ4, ZSTD, Batch, Producer, Sent
+from tests.batches import CONTROL, GZIP, LOG_APPEND_TIME, LZ4, ZSTD, Batch, Producer, Sent
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
-from tidelog.log.validate import RecordsRefused
+from tidelog.log.validate import RECORDS_MAX, RecordsRefused
 from tidelog.wire.batch import read_header, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -219,3 +219,13 @@ def test_a_follower_takes_batches_with_the_offsets_they_have(shore: Shore) -> No
     with pytest.raises(KafkaError) as caught:
         log.append_records(memoryview(again), 0, len(again), NOW_MS)
     assert caught.value.code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)
+
+
+def test_a_batch_of_more_records_than_anyone_sends_is_refused(shore: Shore) -> None:
+    log = shore.log()
+    claimed = Batch([Sent()], codec=GZIP, base_timestamp=NOW_MS, count=RECORDS_MAX, last_offset_delta=RECORDS_MAX - 1)
+    assert send(log, claimed)[:2] == (0, RECORDS_MAX)
+    claimed = Batch([Sent()], codec=GZIP, base_timestamp=NOW_MS, count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX)
+    with pytest.raises(KafkaError, match="1000001 records; 1000000 are allowed") as refused:
+        send(log, claimed)
+    assert refused.value.code == ErrorCode.INVALID_RECORD

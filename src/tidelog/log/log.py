@@ -23,7 +23,7 @@ from tidelog.log.producer_snapshot import encode_snapshot
 from tidelog.log.reading import LogListener, ReadableLog
 from tidelog.log.scan import HeaderFields
 from tidelog.log.segment import Segment
-from tidelog.log.validate import admit, too_large_for_segment
+from tidelog.log.validate import RECORDS_MAX, admit, too_large_for_segment
 from tidelog.wire.batch import (
     ATTRIBUTES_AT,
     CONTROL_FLAG,
@@ -107,7 +107,7 @@ class Log(ReadableLog):
             and magic == MAGIC
             and length == size - LOG_OVERHEAD
             and not zero  # base offset
-            and 0 <= delta == count - 1
+            and 0 <= delta == count - 1 < RECORDS_MAX
             and size <= self._max_bytes
             and max_timestamp - now_ms <= self._after_ms
             and (producer_id < 0 or sequence >= 0)

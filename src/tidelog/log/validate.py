@@ -40,6 +40,9 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record
 
 CODEC_MAX = 4
+RECORDS_MAX = 1_000_000
+"""Records of one batch, as librdkafka's batch.num.messages has it: compressed, a few kilobytes could claim many more,
+and whoever looks for a time in them would go through them all."""
 _LEGACY_OVERHEAD = 14  # the least that an entry of any message format has behind its length
 _ERRORS_SHOWN_MAX = 100
 
@@ -176,6 +179,8 @@ def _check_batch(place: str, config: TopicConfig, buffer: memoryview, header: Ba
             place,
             f"the batch claims {header.record_count} records, but a last offset delta of {header.last_offset_delta}",
         )
+    if header.record_count > RECORDS_MAX and not internal:
+        raise _invalid(place, f"a batch of {header.record_count} records; {RECORDS_MAX} are allowed")
     if header.control and not internal:
         raise _invalid(place, "control records are the broker's to write")
     if header.producer_id >= 0 and header.base_sequence < 0 and not internal:
