@@ -7,6 +7,7 @@ others.
 
 import struct
 from collections.abc import Callable, Mapping
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ T = TypeVar("T")
 SETTINGS = {"log.dirs": "/data", "listeners": "PLAINTEXT://localhost:9092", "node.id": "1"}
 NOW_MS = EPOCH_MS
 WAIT_S = 30.0
+LIVES = count(1)
 
 
 class HeldLoop(SimLoop):
@@ -98,10 +100,13 @@ class Asked:
 
 
 class Harbour:
-    def __init__(self, settings: Mapping[str, str] | None = None, *, fast: bool = True, seed: int = 1) -> None:
-        random = SimRandom(seed)
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, fast: bool = True, disk: SimDisk | None = None
+    ) -> None:
+        """`disk`: of a broker that was stopped or killed."""
+        random = SimRandom(0 if disk is None else next(LIVES))
         self.timeline = Timeline()
-        self.disk = SimDisk(random.fork("disk"))
+        self.disk = disk or SimDisk(random.fork("disk"))
         self.disk.make_folders("/data")
         self.network = SimNetwork(self.timeline, random.fork("network"))
         self.loop = HeldLoop(self.timeline, random.fork("loop"))
@@ -125,6 +130,12 @@ class Harbour:
 
     def pass_time(self, seconds: float) -> None:
         self.timeline.run_until(lambda: False, self.timeline.now + seconds)
+
+    def kill(self) -> SimDisk:
+        """kill -9: the disk that the next life begins with."""
+        self.loop.kill()
+        self.disk.release_locks()
+        return self.disk
 
     def settle(self) -> None:
         """Let everything happen that happens at this moment."""

@@ -2,8 +2,8 @@
 
 -1 latest (the last stable offset for read_committed), -2 earliest, -3 the record with the largest timestamp (v7),
 -4 earliest here (v8), -5 the last one in remote storage (v9), -6 the earliest one not yet there (v11). Without remote
-storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named; while it may still be
-below what was shown before a restart or by an earlier leader, the client is told to ask again.
+storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named to a consumer; while it
+may still be below what was shown before a restart or by an earlier leader, the client is told to ask again.
 
 v1 answers with one offset; v2 knows isolation levels; v4 fences by leader epoch; v6 is flexible; v10 carries a timeout.
 """
@@ -40,8 +40,7 @@ EPOCHS_FROM = 4
 NO_EPOCH = -1
 NOT_AVAILABLE_FROM = 5  # older clients don't know OFFSET_NOT_AVAILABLE
 READ_COMMITTED = 1
-CONSUMER = -1
-DEBUGGING_CONSUMER = -2
+CONSUMER = -1  # whoever else asks, a replica or somebody looking for a mistake (-2), sees the log to its end
 NONE_FOUND = (-1, -1, -1)
 
 
@@ -91,12 +90,15 @@ def _one(
 def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); all -1 where there is no such record."""
     log_ = partition.log
-    committed = request.isolation_level == READ_COMMITTED
-    end = partition.last_stable_offset if committed else partition.high_watermark
+    catching_up = False
+    if request.replica_id != CONSUMER:
+        end = log_.log_end
+    else:
+        committed = request.isolation_level == READ_COMMITTED
+        end = partition.last_stable_offset if committed else partition.high_watermark
+        catching_up = partition.catching_up
     if timestamp == LATEST:
-        if request.replica_id == DEBUGGING_CONSUMER:
-            end = log_.log_end
-        elif partition.catching_up:
+        if catching_up:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -106,8 +108,8 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int) -> 
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return -1, -1, -1
     found = log_.max_timestamp() if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end)
-    if found is None or found[1] < end:
-        return found or NONE_FOUND
-    if partition.catching_up:
+    if found is not None and found[1] < end:
+        return found
+    if catching_up:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return NONE_FOUND

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a client notices that a log was cut under it.
 
-An epoch that the log never had answers (-1, -1); the current epoch ends at the high watermark for consumers, at the
-log's end for replicas. v2 fences by the current leader epoch; v3 names the replica that asks; v4 is flexible.
+An epoch newer than all that the log has answers (-1, -1); the current one ends at the log's end. v2 fences by the
+current leader epoch; v3 names the replica that asks; v4 is flexible.
 """
 
 from __future__ import annotations

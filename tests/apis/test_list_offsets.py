@@ -1,0 +1,243 @@
+"""ListOffsets: the marks of a log and offsets by time, what each version knows, and what nobody is shown."""
+
+from typing import Any
+
+import pytest
+
+from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker, produce_fields
+from tests.batches import Batch, Sent
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
+COMMITTED = 1
+NOTHING = (0, -1, -1, -1)
+Found = tuple[int, int, int, int]
+
+
+@pytest.fixture
+def broker() -> Harbour:
+    made = Harbour()
+    made.make_topic("tide", 2)
+    return made
+
+
+def ask(
+    broker: Harbour, timestamp: int, version: int = 11, *, partition: int = 0, epoch: int = -1, **more: Any
+) -> Found:
+    """(error, timestamp, offset, leader epoch)."""
+    part = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
+    topics = [{"name": more.pop("topic", "tide"), "partitions": [part]}]
+    response = broker.ask(ApiKey.LIST_OFFSETS, version, {"replica_id": -1, "topics": topics, **more})
+    found = response.topics[0].partitions[0]
+    assert (response.topics[0].name, found.partition_index) == (topics[0]["name"], partition)
+    return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+
+def dated(broker: Harbour, *times: int) -> None:
+    """One batch whose records have these times after the start."""
+    records = [Sent(b"x", timestamp_delta=time) for time in times]
+    fields = produce_fields("tide", Batch(records, base_timestamp=NOW_MS).encode())
+    assert broker.ask(ApiKey.PRODUCE, 9, fields).responses[0].partition_responses[0].error_code == 0
+
+
+# -- the marks
+
+
+def test_an_empty_log_has_a_start_and_an_end_and_no_records(broker: Harbour) -> None:
+    assert ask(broker, LATEST) == (0, -1, 0, 0)
+    assert ask(broker, EARLIEST) == (0, -1, 0, 0)
+    assert ask(broker, EARLIEST_LOCAL) == (0, -1, 0, 0)
+    for timestamp in (MAX_TIMESTAMP, LATEST_TIERED, PENDING_UPLOAD, 0, NOW_MS):
+        assert ask(broker, timestamp) == NOTHING
+
+
+def test_the_marks_of_a_log_with_records(broker: Harbour) -> None:
+    dated(broker, 0, 50, 20)
+    dated(broker, 50, 10)
+    assert ask(broker, LATEST) == (0, -1, 5, 0)
+    assert ask(broker, EARLIEST) == (0, -1, 0, 0)
+    assert ask(broker, EARLIEST_LOCAL) == (0, -1, 0, 0)
+    assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 50, 1, 0)
+    assert ask(broker, LATEST_TIERED) == NOTHING
+    assert ask(broker, PENDING_UPLOAD) == NOTHING
+
+
+def test_after_records_were_deleted_the_log_starts_later(broker: Harbour) -> None:
+    dated(broker, 0, 10, 20)
+    broker.delete_records("tide", 2)
+    assert ask(broker, EARLIEST) == (0, -1, 2, 0)
+    assert ask(broker, EARLIEST_LOCAL) == (0, -1, 2, 0)
+    assert ask(broker, NOW_MS) == (0, NOW_MS + 20, 2, 0), "what was deleted isn't found by its time"
+    broker.delete_records("tide", 3)
+    assert ask(broker, EARLIEST) == (0, -1, 3, 0)
+    assert ask(broker, LATEST) == (0, -1, 3, 0)
+    assert ask(broker, NOW_MS) == NOTHING
+
+
+def test_leader_epochs_are_those_that_wrote_the_records(broker: Harbour) -> None:
+    dated(broker, 0, 10)
+    partition = broker.partition("tide")
+    partition.follow_image(partition.image._replace(leader_epoch=4))
+    dated(broker, 20)
+    assert ask(broker, EARLIEST) == (0, -1, 0, 0)
+    assert ask(broker, NOW_MS + 5) == (0, NOW_MS + 10, 1, 0)
+    assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 20, 2, 4)
+    assert ask(broker, LATEST) == (0, -1, 3, 4)
+    broker.delete_records("tide", 2)
+    assert ask(broker, EARLIEST) == (0, -1, 2, 4)
+
+
+# -- by time
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(-1000, (0, 0)), (0, (0, 0)), (1, (100, 1)), (100, (100, 1)), (150, (200, 4)), (201, (300, 5)), (301, None)],
+)
+def test_the_first_record_as_new_as_a_time_is_found(
+    broker: Harbour, time: int, expected: tuple[int, int] | None
+) -> None:
+    dated(broker, 0, 100, 50)
+    dated(broker, 120, 200)
+    dated(broker, 300)
+    found = NOTHING if expected is None else (0, NOW_MS + expected[0], expected[1], 0)
+    assert ask(broker, NOW_MS + time) == found
+
+
+def test_records_of_many_segments_are_found_by_time() -> None:
+    broker = Harbour()
+    broker.make_topic("tide", configs={"internal.segment.bytes": "150", "index.interval.bytes": "0"})
+    for time in range(0, 100, 10):
+        dated(broker, time)
+    assert len(broker.partition("tide").log.segments) > 3
+    for time in range(91):
+        offset = (time + 9) // 10
+        assert ask(broker, NOW_MS + time) == (0, NOW_MS + 10 * offset, offset, 0)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_compressed_records_are_found_by_time(broker: Harbour, codec: int) -> None:
+    records = [Sent(b"x", timestamp_delta=delta) for delta in (0, 10, 20)]
+    fields = produce_fields("tide", Batch(records, base_timestamp=NOW_MS, codec=codec).encode())
+    broker.ask(ApiKey.PRODUCE, 9, fields)
+    assert ask(broker, NOW_MS + 5) == (0, NOW_MS + 10, 1, 0)
+    assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 20, 2, 0)
+
+
+def test_where_the_broker_dates_records_all_of_a_batch_are_as_old(broker: Harbour) -> None:
+    broker.make_topic("dated", configs={"message.timestamp.type": "LogAppendTime"})
+    broker.append("dated", b"a", b"b")
+    broker.pass_time(1)
+    broker.append("dated", b"c", b"d")
+    now_ms = broker.timeline.now_ms()
+    assert ask(broker, now_ms - 1, topic="dated") == (0, now_ms, 2, 0)
+    assert ask(broker, MAX_TIMESTAMP, topic="dated")[:3] == (0, now_ms, 2)
+
+
+# -- what nobody is shown
+
+
+def test_what_is_not_durable_is_not_shown(broker: Harbour) -> None:
+    dated(broker, 0)
+    broker.hold_syncs()
+    late = produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1)
+    broker.send(ApiKey.PRODUCE, 9, late)
+    assert ask(broker, LATEST) == (0, -1, 1, 0)
+    assert ask(broker, MAX_TIMESTAMP) == NOTHING, "the newest record isn't to be seen yet"
+    assert ask(broker, NOW_MS + 5) == NOTHING
+    for replica_id in (-2, 1):
+        assert ask(broker, LATEST, replica_id=replica_id) == (0, -1, 2, 0)
+        assert ask(broker, NOW_MS + 5, replica_id=replica_id) == (0, NOW_MS + 10, 1, 0)
+    broker.let_sync()
+    assert ask(broker, LATEST) == (0, -1, 2, 0)
+    assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 10, 1, 0)
+
+
+def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: Harbour) -> None:
+    dated(broker, -100)
+    broker.append_own("tide", in_transaction(b"a", producer_id=7))
+    dated(broker, 100)
+    assert ask(broker, LATEST, isolation_level=COMMITTED) == (0, -1, 1, 0)
+    assert ask(broker, LATEST) == (0, -1, 3, 0)
+    assert ask(broker, NOW_MS, isolation_level=COMMITTED) == NOTHING
+    assert ask(broker, NOW_MS) == (0, NOW_MS, 1, 0)
+    assert ask(broker, MAX_TIMESTAMP, isolation_level=COMMITTED) == NOTHING
+    broker.append_own("tide", marker(7, commit=True))
+    assert ask(broker, LATEST, isolation_level=COMMITTED) == (0, -1, 4, 0)
+    assert ask(broker, MAX_TIMESTAMP, isolation_level=COMMITTED) == (0, NOW_MS + 100, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_new_leader_does_not_name_an_end_before_it_knows_its_own(
+    broker: Harbour, version: int, code: ErrorCode
+) -> None:
+    dated(broker, 0)
+    partition = broker.partition("tide")
+    broker.hold_syncs()
+    broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1))
+    partition.follow_image(partition.image._replace(leader_epoch=1))
+    assert ask(broker, LATEST, version)[0] == code
+    assert ask(broker, NOW_MS + 5, version)[0] == code, "it may be among those that aren't shown yet"
+    assert ask(broker, NOW_MS, version)[:3] == (0, NOW_MS, 0)
+    assert ask(broker, EARLIEST, version)[:3] == (0, -1, 0)
+    assert ask(broker, LATEST, version, replica_id=1)[:3] == (0, -1, 2)
+    broker.let_sync()
+    assert ask(broker, LATEST, version)[:3] == (0, -1, 2)
+
+
+# -- versions and errors
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "first"), [(LATEST, 1), (EARLIEST, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (NOW_MS, 1)]
+)
+def test_each_special_time_has_its_first_version(broker: Harbour, timestamp: int, first: int) -> None:
+    dated(broker, 0)
+    for version in range(1, 12):
+        code = ask(broker, timestamp, version)[0]
+        assert code == (0 if version >= first else ErrorCode.UNSUPPORTED_VERSION), version
+
+
+@pytest.mark.parametrize("timestamp", [-7, -(2**63)])
+def test_a_time_that_means_nothing_is_unsupported(broker: Harbour, timestamp: int) -> None:
+    assert ask(broker, timestamp)[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_every_version_is_answered(broker: Harbour, version: int) -> None:
+    dated(broker, 0, 10)
+    assert ask(broker, LATEST, version) == (0, -1, 2, 0 if version >= 4 else -1)
+    assert ask(broker, NOW_MS + 5, version) == (0, NOW_MS + 10, 1, 0 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize("wrong", [{"topic": "nobody"}, {"partition": 2}, {"partition": -1}])
+def test_an_unknown_partition_is_told_with_nothing_else(broker: Harbour, wrong: dict[str, Any]) -> None:
+    assert ask(broker, LATEST, **wrong) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (1, 0), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 0)]
+)
+def test_the_leader_epoch_is_checked_from_version_4_on(broker: Harbour, epoch: int, code: int) -> None:
+    partition = broker.partition("tide")
+    partition.follow_image(partition.image._replace(leader_epoch=1))
+    assert ask(broker, LATEST, 4, epoch=epoch)[0] == code
+    assert ask(broker, LATEST, 3, epoch=epoch)[0] == 0
+
+
+def test_who_does_not_lead_and_who_is_offline_say_so(broker: Harbour) -> None:
+    broker.partition("tide", 1).log.go_offline("a test")
+    assert ask(broker, LATEST, partition=1)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    partition = broker.partition("tide")
+    partition.follow_image(partition.image._replace(leader=2, leader_epoch=1))
+    assert ask(broker, LATEST)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_partition_named_twice_is_refused_once_beside_the_others(broker: Harbour) -> None:
+    twice = [{"partition_index": index, "timestamp": LATEST} for index in (0, 1, 0)]
+    topics = [{"name": "tide", "partitions": twice}]
+    found = broker.ask(ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics}).topics[0].partitions
+    assert [(one.partition_index, one.error_code) for one in found] == [(0, ErrorCode.INVALID_REQUEST), (1, 0)]
