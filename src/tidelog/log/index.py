@@ -59,6 +59,18 @@ class OffsetIndex:
         slot = bisect_left(self.offsets, offset)
         return self.positions[slot] if slot < len(self.firsts) and self.firsts[slot] <= offset else -1
 
+    def find(self, offset: int) -> tuple[int, int]:
+        """As `exact`, and how far it is from there to the next indexed position (0 or less where none is)."""
+        offset -= self.base
+        positions = self.positions
+        slot = bisect_left(self.offsets, offset)
+        known = len(positions)
+        if slot >= known or self.firsts[slot] > offset:
+            return -1, 0
+        pos = positions[slot]
+        slot += 1
+        return pos, positions[slot] - pos if slot < known else 0
+
     def after(self, position: int) -> int:
         """The next indexed position beyond `position`; -1 where none is."""
         slot = bisect_right(self.positions, position)

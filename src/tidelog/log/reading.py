@@ -189,10 +189,37 @@ class ReadableLog:
             )
         if offset >= end or offset == self.log_end:
             return None
+        active = self._active
+        if active is not None and offset >= active.base and end >= self.log_end:
+            piece = self._read_indexed(active, offset, max_bytes)
+            if piece is not None:
+                return piece
         try:
             return self._read(offset, max_bytes, end, at_least_one)
         except (OSError, BadBatch) as error:
             raise self.read_failed(error) from error
+
+    def _read_indexed(self, segment: Segment, offset: int, max_bytes: int) -> Slice | None:
+        """The usual read, in the last segment, where memory knows the place: no look at the file. None: look."""
+        index, file = segment.offsets, segment.file
+        if index is None or file is None:
+            return None
+        pos = -1 if self._marks is None else self._marks.get(offset, -1)
+        if 0 <= pos < segment.size:
+            bound = index.after(pos) - pos
+        else:
+            pos, bound = index.find(offset)
+            if pos < 0:
+                return None
+        count = segment.size - pos
+        if count > max_bytes:
+            if not 0 < bound <= max_bytes:
+                return None
+            count = max_bytes
+        else:
+            self.mark(self.log_end, segment.size)
+        segment.used = True
+        return Slice(file, pos, count)
 
     def _read(self, offset: int, max_bytes: int, end: int, at_least_one: bool) -> Slice | None:
         if self._active is None:

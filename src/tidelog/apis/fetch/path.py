@@ -27,9 +27,11 @@ _REQUEST = Struct(">BiiibiiB16sBiiqiqi5s")
 _read_request = _REQUEST.unpack_from
 _REQUEST_BYTES = _REQUEST.size
 _REQUEST_TAIL = b"\0\0\1\1\0"
-# Length, correlation id, header tags, throttle time, error, session id, one topic, its id, one partition, index, error,
-# high watermark, last stable offset, log start, aborted transactions, preferred replica; then the records' length.
-_RESPONSE = Struct(">iiBihiB16sBihqqqBi")
+# Header tags, throttle time, error, session id, one topic.
+_RESPONSE_START = bytes(11) + b"\x02"
+# Length, correlation id, the start, the topic's id, one partition, index, error, high watermark, last stable offset,
+# log start, aborted transactions, preferred replica; then the records' length.
+_RESPONSE = Struct(f">ii{len(_RESPONSE_START)}s16sBihqqqBi")
 _write_response = _RESPONSE.pack
 _RESPONSE_BYTES = _RESPONSE.size - 4
 _RESPONSE_TAIL = b"\0\0\0"
@@ -37,6 +39,7 @@ _RESPONSE_TAIL = b"\0\0\0"
 
 class FetchPath:
     def __init__(self, services: Services) -> None:
+        self._node_id = services.node_id
         self._replicas = services.replicas
         self._max_bytes = services.config.fetch_max_bytes
         self._partitions: dict[tuple[bytes, int], Partition] = {}
@@ -78,16 +81,19 @@ class FetchPath:
             or fetched_epoch != -1
         ):
             return NotImplemented
+        committed = isolation == READ_COMMITTED
+        limit = min(max_bytes, self._max_bytes)
         try:
             partition = self._partitions.get((topic_id, index)) or self._find(topic_id, index)
-            partition.check_leader(leader_epoch)
+            if partition.leader != self._node_id or -1 != leader_epoch != partition.leader_epoch:
+                return NotImplemented
             log = partition.log
-            committed = isolation == READ_COMMITTED
-            limit = min(max_bytes, self._max_bytes)
-            log_slice = partition.read(offset, min(partition_max_bytes, limit), committed=committed, at_least_one=True)
+            stable = partition.last_stable_offset
+            end_offset = stable if committed else partition.high_watermark
+            log_slice = log.read(offset, min(partition_max_bytes, limit), end_offset)
         except KafkaError:
             return NotImplemented
-        if log_slice is None or (committed and log.aborted(offset, log_slice)):
+        if log_slice is None or (committed and log.has_aborted and log.aborted(offset, log_slice)):
             return NotImplemented
         size = len(log_slice)
         if size < min_bytes and size < limit:
@@ -96,17 +102,13 @@ class FetchPath:
         head = _write_response(
             _RESPONSE_BYTES + len(length) + size + 3,
             correlation_id,
-            0,
-            0,
-            0,
-            0,
-            2,
+            _RESPONSE_START,
             topic_id,
             2,
             index,
             0,
             partition.high_watermark,
-            partition.last_stable_offset,
+            stable,
             log.log_start,
             1 if committed else 0,
             -1,
