@@ -55,6 +55,9 @@ class Broker:
         self.env = env
         self.config = config
         self.endpoints: dict[str, Endpoint] = {}
+        """What clients are told, by listener."""
+        self.addresses: dict[str, Endpoint] = {}
+        """Where it listens, by listener; not what clients are told where `advertised.listeners` says otherwise."""
         self.services: Services
         self._epoch = -1
         self._directories: tuple[bytes, ...] = ()
@@ -187,6 +190,7 @@ class Broker:
             bound = server.listen(listener.name, listener.host, listener.port)
             told = advertised.get(listener.name, listener)
             self.endpoints[listener.name] = Endpoint(listener.name, told.host, told.port or bound.port)
+            self.addresses[listener.name] = Endpoint(listener.name, listener.host, bound.port)
 
     def _register(self) -> Promise[None]:
         """Join the cluster, fenced, and then unfenced: from there on this broker leads."""

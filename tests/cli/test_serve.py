@@ -51,6 +51,14 @@ def test_it_says_once_where_it_is_ready_and_ends_with_0(tmp_path: Path, number: 
         assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
+def test_it_names_its_own_address_not_the_one_that_clients_are_told(tmp_path: Path) -> None:
+    told = "advertised.listeners=PLAINTEXT://queue.example.org:9092"
+    with serving("--data", tmp_path, "--listen", "127.0.0.1:0", "--set", told) as process:
+        port = int(ready_line(process).rpartition(":")[2])
+        assert port != 9092
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+
+
 def test_localhost_is_ipv4_and_ipv6(tmp_path: Path) -> None:
     with serving("--data", tmp_path, "--listen", "localhost:0") as process:
         port = int(ready_line(process).rpartition(":")[2])

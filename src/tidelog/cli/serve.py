@@ -81,11 +81,10 @@ class _Serving:
 
     def _addresses(self) -> list[str]:
         """Where it listens; port 0 became a real one."""
-        found: list[str] = []
-        for listener in self._config.listener_list:
-            port = listener.port or self._broker.endpoints[listener.name].port
-            found.append(f"[{listener.host}]:{port}" if ":" in listener.host else f"{listener.host}:{port}")
-        return found
+        return [
+            f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+            for address in self._broker.addresses.values()
+        ]
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stopping:
