@@ -75,6 +75,13 @@ def test_differences_name_tests_that_exist() -> None:
         assert any(f"def {name}(" in file.read_text() for file in (TOP / "tests").rglob("test_*.py")), f"no test {name}"
 
 
+def test_every_difference_names_its_test() -> None:
+    entries = re.split(r"\n(?=- \*\*|## )", (TOP / "docs/differences.md").read_text())
+    differences = [entry for entry in entries if entry.startswith("- **")]
+    assert differences
+    assert [entry for entry in differences if "*Test*" not in entry] == []
+
+
 def test_every_layer_stands_in_the_architecture() -> None:
     page = (TOP / "docs/architecture.md").read_text()
     for folder in sorted((TOP / "src/tidelog").iterdir()):
