@@ -28,7 +28,10 @@ log = logging.getLogger("tidelog.server")
 LARGE_FRAME_BYTES = 64 * 1024
 LARGE_ANSWER_BYTES = 16 * 1024
 ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
-PEEK_BYTES = 4096  # after a large frame another is likely: receive its head only, the rest straight into its buffer
+# After a frame of a megabyte another is likely: receive its head only, the rest straight into its buffer, which saves a
+# quarter of the cost; those that nearly fit into the shared buffer are cheaper received there.
+PEEK_AFTER_BYTES = 384 * 1024
+PEEK_BYTES = 4096
 
 _read_size = Struct(">i").unpack_from
 
@@ -207,6 +210,7 @@ class Connection:
             self._take(frame, 0, size)
         finally:
             self._host.buffers.give_back(frame)
+        self._peek = size >= PEEK_AFTER_BYTES
 
     def _take(self, buffer: memoryview, start: int, end: int) -> None:
         """Dispatch every whole frame in [start, end); keep the rest."""
@@ -287,10 +291,9 @@ class Connection:
                         self._waits_for_buffers = True
                         self._host.wait_for_buffers(self)
                     return
-                frame = buffers.lend(size)
+                frame = buffers.lend(size, have)
                 frame[:have] = buffer[start:end]
                 self._frame, self._frame_bytes, self._frame_filled = frame, size, have
-                self._peek = True
                 return
         self._left = bytes(buffer[start:end])
 
