@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.batches import Batch, Producer, Sent
+from tests.batches import ANYONE, Batch, Producer, Sent
 from tests.raw import ClosedError, Connection
-from tests.reading import create_topic, stored
+from tests.reading import EARLIEST, LATEST, create_topic, fetch, list_offset, stored
 from tests.served import Tidelog
 from tests.stories.load import Sender, Watcher, account_for
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 PARTITIONS = 3
@@ -28,9 +29,13 @@ def more_acknowledged(sender: Sender, count: int) -> Callable[[], bool]:
     return lambda: len(sender.acknowledged) >= goal or bool(sender.failures)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize(
-    "times", [pytest.param(3, id="3 times"), pytest.param(20, id="20 times", marks=pytest.mark.long)]
+    ("end", "times"),
+    [
+        pytest.param("kill", 20, id="killed 20 times"),
+        pytest.param("stop", 4, id="stopped 4 times"),
+        pytest.param("stop", 20, id="stopped 20 times", marks=pytest.mark.long),
+    ],
 )
 def test_what_was_acknowledged_or_shown_outlives_the_broker(tidelog: Tidelog, end: str, times: int) -> None:
     create_topic(tidelog.bootstrap, "numbers", PARTITIONS, {"segment.bytes": "1048576"})
@@ -70,7 +75,8 @@ def five_batches(producer_id: int, first: int) -> list[bytes]:
     sequence = first
     for place in range(5):
         records = [Sent(b"%d" % (sequence + i)) for i in range(place % 3 + 1)]
-        made.append(Batch(records, producer=Producer(producer_id, 0, sequence)).encode())
+        producer = Producer(producer_id, 0, sequence) if producer_id >= 0 else ANYONE
+        made.append(Batch(records, producer=producer).encode())
         sequence += len(records)
     return made
 
@@ -135,6 +141,43 @@ def test_sigterm_answers_what_was_accepted(tidelog: Tidelog) -> None:
     there = stored(tidelog.bootstrap, "five")
     assert len(there) >= answered
     assert there == [(number, b"%d" % number) for number in range(len(there))]
+
+
+def test_deleted_records_stay_deleted_after_a_kill(tidelog: Tidelog) -> None:
+    create_topic(tidelog.bootstrap, "five")
+    with Connection(tidelog.bootstrap) as connection:
+        for data in five_batches(-1, -1):
+            base_offset(connection.ask(ApiKey.PRODUCE, 9, produce_fields(data)))
+        topics = [{"name": "five", "partitions": [{"partition_index": 0, "offset": 4}]}]
+        asked = connection.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000})
+        assert asked.topics[0].partitions[0].low_watermark == 4
+    tidelog.kill()
+    tidelog.start()
+    with Connection(tidelog.bootstrap) as connection:
+        assert list_offset(connection, "five", EARLIEST) == 4
+        assert fetch(connection, "five", 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert fetch(connection, "five", 4).error_code == 0
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_topic_in_memory_is_empty_after_a_restart_and_goes_on_behind_its_end(tidelog: Tidelog, end: str) -> None:
+    create_topic(tidelog.bootstrap, "five", 1, {"tidelog.storage": "memory"})
+    ends = [0]
+    for _ in range(3):
+        with Connection(tidelog.bootstrap) as connection:
+            first = [base_offset(connection.ask(ApiKey.PRODUCE, 9, produce_fields(d))) for d in five_batches(-1, -1)]
+            assert first[0] >= ends[-1]
+            assert [offset - first[0] for offset in first] == [0, 1, 3, 6, 7]
+            assert len(stored(tidelog.bootstrap, "five")) == 9
+            ends.append(list_offset(connection, "five", LATEST))
+        getattr(tidelog, end)()
+        tidelog.start()
+        with Connection(tidelog.bootstrap) as connection:
+            assert list_offset(connection, "five", LATEST) >= ends[-1], "an end that was shown went away"
+            assert stored(tidelog.bootstrap, "five") == []
+            behind = fetch(connection, "five", ends[-1])
+            assert behind.error_code in (0, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert not list(tidelog.folder.glob("five-0/*.log"))
 
 
 def test_a_second_broker_on_the_same_folder_is_refused(tidelog: Tidelog, tmp_path: Path) -> None:

@@ -110,12 +110,17 @@ class Mix:
         alter(self.side, f"{topic} {change}", TOPIC, topic, change)
 
 
+def play_turns(mix: Mix, *, trims: bool = True) -> None:
+    plays: list[Callable[[], None]] = [mix.send] * 6 + [mix.send_in_sequence] * 6 + [mix.read] * 4 + [mix.seek] * 2
+    plays += [mix.send_again, mix.send_again, mix.send_wrong, mix.send_wrong, mix.configure]
+    plays += [mix.trim] if trims else []
+    for _ in range(TURNS):
+        mix.rng.choice(plays)()
+
+
 def turns(side: Side, rng: Random) -> None:
     mix = Mix(side, rng)
-    plays: list[Callable[[], None]] = [mix.send] * 6 + [mix.send_in_sequence] * 6 + [mix.read] * 4 + [mix.seek] * 2
-    plays += [mix.send_again, mix.send_again, mix.send_wrong, mix.send_wrong, mix.trim, mix.configure]
-    for _ in range(TURNS):
-        rng.choice(plays)()
+    play_turns(mix)
     for topic in mix.topics:
         side.look(topic, 2, stamped=topic.startswith("stamped"))
 
