@@ -7,9 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidelog.cli.app import app
+from tidelog.client import Admin, Producer
 from tidelog.env.real_disk import RealDisk
 from tidelog.log.checkpoints import write_epochs, write_offsets, write_partition_metadata
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.testing import Broker
 from tidelog.wire.batch import build
 from tidelog.wire.record import Record
 
@@ -107,3 +109,36 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     result = dump(other)
     assert result.exit_code == 1
     assert "is no file of a data folder" in result.output
+
+
+def test_everything_that_a_broker_wrote_can_be_told(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker:
+        Admin(broker.bootstrap).create_topic(
+            "tides", 2, 1, {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
+        )
+        with Producer(broker.bootstrap, enable_idempotence=True, batch_size=20_000) as producer:
+            for number in range(3000):
+                producer.send("tides", b"x" * 1000 + b"%d" % number, key=b"%d" % number)
+        broker.restart()
+        running = dump(tmp_path, *tmp_path.glob("tides-*"), "--json")
+        assert running.exit_code == 0, running.output[-2000:]
+    result = dump(tmp_path, *tmp_path.glob("*-0"), "--records", "--json")
+    assert result.exit_code == 0, result.output[-2000:]
+    entries = [json.loads(line) for line in result.output.splitlines()]
+    kinds = {entry["kind"] for entry in entries}
+    assert kinds >= {
+        "segment",
+        "offset index",
+        "time index",
+        "producer snapshot",
+        "leader epochs",
+        "offsets checkpoint",
+        "partition metadata",
+        "folder properties",
+        "quorum state",
+        "metadata snapshot",
+        "clean shutdown mark",
+    }
+    types = {entry["type"] for entry in entries if "type" in entry}
+    assert types >= {"LeaderChangeMessage", "RegisterBrokerRecord", "TopicRecord", "PartitionRecord", "ConfigRecord"}
+    assert {entry["producer_id"] for entry in entries if entry["kind"] == "producer snapshot"}
