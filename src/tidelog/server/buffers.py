@@ -1,13 +1,14 @@
 """Memory for requests on their way in.
 
 Small requests are received into one buffer that all connections share, since the loop reads from one at a time. A frame
-that doesn't fit gets a buffer of its own from a pool: a fresh megabyte page-faults, which costs as much as the copy. A
-buffer grows with the bytes that came, never with the length that the client claims, and all of them together stay
-within `queued.max.request.bytes`.
+that doesn't fit gets a buffer of its own from a pool: a fresh megabyte page-faults, which costs as much as the copy.
+Where the pool has none, the buffer grows with the bytes that come: what a client merely claims takes no memory. All of
+them together stay within `queued.max.request.bytes`.
 """
 
 SHARED_BYTES = 256 * 1024
-FIRST_BYTES = 1 << 20
+FIRST_BYTES = 16 * 1024
+GROWTH = 4
 POOLED_BYTES_MAX = 64 << 20
 POOLED_BUFFER_BYTES_MAX = 16 << 20
 
@@ -28,13 +29,16 @@ class Buffers:
         """Whether connections have to wait before they begin another large frame."""
         return 0 < self.bytes_max <= self.lent_bytes
 
-    def lend(self, frame_bytes: int) -> memoryview:
-        """A buffer to begin a frame of this size with: all of it, or as much as may be had before bytes have come."""
-        return self._lend(_power_of_two(min(frame_bytes, FIRST_BYTES)))
+    def lend(self, frame_bytes: int, have: int) -> memoryview:
+        """A buffer to begin a frame with of which `have` bytes came: for all of it from the pool, else a small one."""
+        whole = _power_of_two(frame_bytes)
+        if self._pool.get(whole):
+            return self._lend(whole)
+        return self._lend(min(whole, _power_of_two(max(FIRST_BYTES, GROWTH * have))))
 
     def grow(self, buffer: memoryview, filled: int, frame_bytes: int) -> memoryview:
-        """A buffer of twice the size with the same first `filled` bytes; the old one is taken back."""
-        larger = self._lend(min(2 * len(buffer), _power_of_two(frame_bytes)))
+        """A larger buffer with the same first `filled` bytes; the old one is taken back."""
+        larger = self._lend(min(GROWTH * len(buffer), _power_of_two(frame_bytes)))
         larger[:filled] = buffer[:filled]
         self.give_back(buffer)
         return larger

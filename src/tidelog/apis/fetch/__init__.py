@@ -37,6 +37,8 @@ log = logging.getLogger("tidelog.fetch")
 
 FLEXIBLE_FROM = 12
 REPLICA_STATE_FROM = 15
+MAX_WAIT_MS = 60_000
+"""A fetch is answered after this long whatever it asked for: a client that left unnoticed holds nothing for ever."""
 
 _frame_plain = Struct(">ii").pack
 _frame_flexible = Struct(">iib").pack
@@ -66,7 +68,7 @@ class _Fetch:
         self._isolation = request.isolation_level
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._max_wait_s = request.max_wait_ms / 1000
+        self._max_wait_s = min(request.max_wait_ms, MAX_WAIT_MS) / 1000
         self._asked: list[tuple[Key, FetchPartition]]
         if session is not None:
             self._asked = list(session.partitions.items())
