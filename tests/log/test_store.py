@@ -192,3 +192,20 @@ def test_a_transaction_that_was_aborted_is_told_to_readers(shore: Shore) -> None
         assert piece is not None
         found = log.aborted(0, piece)
         assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [(8, 4, 5)]
+
+
+def test_when_no_more_files_may_be_opened_fewer_are_kept(sim: Shore) -> None:
+    logs = [sim.log("tide", n) for n in range(40)]
+    for log in logs:
+        append(log, b"a")
+    files = sim.store.files
+    assert len(files) == 40
+    files.shrink()
+    assert (len(files), files.limit) == (20, 20)
+    for log in logs:
+        append(log, b"b")
+        assert values(log) == [(0, b"a"), (1, b"b")]
+    assert len(files) == 20
+    files.shrink()
+    files.shrink()
+    assert files.limit == 16

@@ -1,11 +1,15 @@
 """Real sockets: non-blocking, without Nagle's delay."""
 
+import errno
+import resource
 import socket
 from typing import cast
 
 from tidelog.env.network import Socket
 
 PORT_TRIES = 20
+RESERVED_FILES = 64
+"""Descriptors, or a quarter of all, that connections leave to the logs: the last ones are no use to a client."""
 
 
 class RealListener:
@@ -23,6 +27,10 @@ class RealListener:
             connection, address = cast(socket.socket, sock).accept()
         except (BlockingIOError, ConnectionAbortedError):
             return None
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if connection.fileno() >= limit - min(RESERVED_FILES, limit // 4):  # the lowest that is free is given
+            connection.close()
+            raise OSError(errno.EMFILE, f"of {limit} files that this process may open, the last are for the logs")
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cast(Socket, connection), address[0]

@@ -12,6 +12,8 @@ from tidelog.log.segment import Segment
 SEALED_INDEXES_MAX = 128
 """Sealed segments whose indexes are held at once; most consumers read at the end, where none is needed."""
 
+LEAST = 16
+
 
 class OpenFiles:
     """The open files of all logs of a store."""
@@ -52,6 +54,13 @@ class OpenFiles:
         segment.sealed = None
         self._open.pop(segment, None)
         self._indexed.pop(segment, None)
+
+    def shrink(self) -> None:
+        """The process may open no more files: close half of these, and keep no more than the rest from now on."""
+        self.limit = max(LEAST, len(self._open) // 2)
+        for segment in self._open:
+            segment.used = False
+        self._evict()
 
     def _evict(self) -> None:
         while len(self._open) > self.limit:

@@ -321,6 +321,7 @@ class Log(ReadableLog):
         """A write failed. On a full disk its torn rest is cut off and the log stays; else the log goes offline."""
         reason = f"writing to {self.folder} failed: {error}"
         if error.errno in TOO_MANY_FILES:  # nothing could be opened, so nothing was written
+            self._store.files.shrink()
             self._store.report(f"{self.place}: {reason}; the log goes on when files may be opened again")
         elif error.errno not in _FULL_DISK:
             self.go_offline(reason)

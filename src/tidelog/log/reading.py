@@ -326,6 +326,7 @@ class ReadableLog:
         if isinstance(error, BadBatch):
             self.go_offline(f"{self.folder} is damaged: {error}")
         elif error.errno in TOO_MANY_FILES:
+            self._store.files.shrink()
             self._store.report(f"{self.place}: {error}; it is read again when files may be opened")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         else:
