@@ -90,7 +90,6 @@ def test_a_topic_in_memory_is_bounded() -> None:
             "delete,burn",
             "Invalid value burn for configuration cleanup.policy: String must be one of: compact, delete",
         ),
-        ("cleanup.policy", "delete,delete", "Configuration 'cleanup.policy' values must not be duplicated."),
         (
             "compression.gzip.level",
             "0",

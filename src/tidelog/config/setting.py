@@ -138,6 +138,7 @@ class Setting:
     def _parse_list(self, given: str) -> tuple[str, ...]:
         parts = tuple(part.strip() for part in given.split(",")) if given else ()
         if self.check is None:
+            parts = tuple(dict.fromkeys(parts))  # as Kafka: what stands there twice counts once
             self._check_list(parts)
         elif (reason := self.check(parts)) is not None:
             raise ConfigError.bad_value(self.name, f"[{', '.join(parts)}]", reason)
@@ -149,8 +150,6 @@ class Setting:
             raise ConfigError(
                 self.name, f"Configuration '{self.name}' must not be empty. Valid values include: {allowed}"
             )
-        if len(set(parts)) != len(parts):
-            raise ConfigError(self.name, f"Configuration '{self.name}' values must not be duplicated.")
         for part in parts:
             if not part:
                 raise ConfigError(self.name, f"Configuration '{self.name}' values must not be empty.")

@@ -165,7 +165,7 @@ def _changed(change: Change, current: str | None, schema: Mapping[str, Setting],
         raise KafkaError(ErrorCode.INVALID_CONFIG, _not_a_list(change, known=setting is not None, type=resource_type))
     default = setting.text(setting.default) or ""
     parts = [part for part in (default if current is None else current).split(",") if part]
-    for part in value.split(","):
+    for part in value.rstrip(",").split(","):
         if change.operation == Operation.APPEND and part not in parts:
             parts.append(part)
         elif change.operation == Operation.SUBTRACT and part in parts:

@@ -65,6 +65,12 @@ def unserved_or_telemetry(found: Found) -> bool:
 CONFIG_APIS = (ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS)
 TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
+
+def found_further_on(found: Found) -> bool:
+    """A record found where Kafka finds none."""
+    return bool(re.search(r"timestamp \d+ after a deletion$", found.label)) and found.theirs == -1
+
+
 ALLOWED: tuple[Difference, ...] = (
     Difference("Errors come with words", words),
     Difference("Where Kafka fails inside, Tidelog answers", lambda found: found.theirs_failed),
@@ -74,5 +80,6 @@ ALLOWED: tuple[Difference, ...] = (
     Difference("`node.id` and `process.roles` need not be set", config(r"node\.id", r"process\.roles")),
     Difference("What is not served is not advertised", unserved_or_telemetry),
     Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
+    Difference("A time is looked for in every segment", found_further_on),
     Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),
 )

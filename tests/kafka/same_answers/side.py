@@ -231,7 +231,15 @@ class Side:
         return self.ask(ApiKey.FETCH, version, self.fetch_fields(name, offset, version=version, **how), note)
 
     def list_offset(
-        self, name: str, timestamp: int, *, version: int = 11, partition: int = 0, isolation: int = 0, epoch: int = -1
+        self,
+        name: str,
+        timestamp: int,
+        *,
+        version: int = 11,
+        partition: int = 0,
+        isolation: int = 0,
+        epoch: int = -1,
+        note: str = "",
     ) -> Any:
         part: dict[str, Any] = {"partition_index": partition, "timestamp": timestamp}
         if version >= 4:
@@ -241,7 +249,7 @@ class Side:
             fields["isolation_level"] = isolation
         if version >= 10:
             fields["timeout_ms"] = 10_000
-        return self.ask(ApiKey.LIST_OFFSETS, version, fields, f"timestamp {timestamp}")
+        return self.ask(ApiKey.LIST_OFFSETS, version, fields, f"timestamp {timestamp} {note}".rstrip())
 
     def look(self, name: str, partitions: int = 1, *, stamped: bool = False) -> None:
         """What is there now: ListOffsets -1 to -6 and every byte, of each partition.

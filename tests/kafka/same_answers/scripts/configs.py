@@ -30,6 +30,71 @@ BROKER_NAMES = [
     "ssl.keystore.password",
 ]
 
+TOPIC_SETTINGS = [
+    "cleanup.policy",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "follower.replication.throttled.replicas",
+    "index.interval.bytes",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "min.insync.replicas",
+    "preallocate",
+    "remote.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "unclean.leader.election.enable",
+]
+TRIED_VALUES = [
+    "-3",
+    "-2",
+    "-1",
+    "0",
+    "1",
+    "9",
+    "12",
+    "1048576",
+    "2147483648",
+    "9223372036854775808",
+    "0.5",
+    "1e2",
+    "0x10",
+    " 7 ",
+    "+5",
+    "true",
+    "False",
+    "",
+    "*",
+    "none",
+    "0:1,1:1",
+    "delete",
+    "compact,delete",
+    "delete,delete",
+    "compact,",
+    "gzip",
+    "LogAppendTime",
+]
+
 
 def described(side: Side, rng: Random) -> None:
     tag = f"{rng.getrandbits(32):08x}"
@@ -194,4 +259,16 @@ def resources_listed(side: Side, rng: Random) -> None:
                 side.ask(ApiKey.LIST_CONFIG_RESOURCES, version, fields, f"of {kinds}")
 
 
-SCRIPTS = (described, altered_by_increments, altered_as_a_whole, of_the_broker, resources_listed)
+def values_allowed(side: Side, rng: Random) -> None:
+    """What every setting of a topic takes: tried, but not set."""
+    name = side.create(f"tried-{rng.getrandbits(32):08x}")
+    for setting in TOPIC_SETTINGS:
+        for value in TRIED_VALUES:
+            alter(side, f"{setting}={value!r}", TOPIC, name, (setting, SET, value), only=True)
+    for value in TRIED_VALUES:
+        for setting in ("cleanup.policy", "leader.replication.throttled.replicas", "retention.ms"):
+            alter(side, f"{setting} with {value!r}", TOPIC, name, (setting, APPEND, value), only=True)
+            alter(side, f"{setting} without {value!r}", TOPIC, name, (setting, SUBTRACT, value), only=True)
+
+
+SCRIPTS = (values_allowed, described, altered_by_increments, altered_as_a_whole, of_the_broker, resources_listed)

@@ -83,4 +83,33 @@ def records_deleted(side: Side, rng: Random) -> None:
     side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000}, "of a compacted topic")
 
 
-SCRIPTS = (every_version_and_timestamp, where_epochs_end, records_deleted)
+def across_segments(side: Side, rng: Random) -> None:
+    """Several segments: where fetches end, what times and deletions find, how much is there."""
+    topic = side.create(f"rolled-{rng.getrandbits(32):08x}", configs={"segment.bytes": "1048576"})
+    for place in range(14):
+        size = rng.choice([100, 60_000, 300_000])
+        records = [Sent(rng.randbytes(size // 2), timestamp_delta=rng.randint(0, 500)) for _ in range(2)]
+        side.produce(
+            topic, Batch(records, base_timestamp=NOW_MS + place * rng.choice([0, 100])).encode(), note=f"{size}"
+        )
+    for version in (4, 11, 16, 18):
+        for offset in range(29):
+            side.fetch(topic, offset, version=version, note=f"from {offset}")
+            limit = rng.choice([1, 1000, 400_000, 900_000])
+            side.fetch(topic, offset, version=version, max_bytes=limit, note=f"from {offset}, max {limit}")
+            side.fetch(
+                topic, offset, version=version, partition_max_bytes=limit, note=f"from {offset}, part max {limit}"
+            )
+    for time in (*range(-6, 0), *range(NOW_MS - 50, NOW_MS + 2000, 37)):
+        side.list_offset(topic, time)
+    side.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": [{"topic": topic, "partitions": [0]}]})
+    for offset in (1, 9, 15):
+        topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
+        side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000}, f"before {offset}")
+        for time in (*range(-6, 0), NOW_MS, NOW_MS + 300):
+            side.list_offset(topic, time, note="after a deletion")
+        side.fetch(topic, offset, note="there")
+    side.look(topic)
+
+
+SCRIPTS = (across_segments, every_version_and_timestamp, where_epochs_end, records_deleted)
