@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -141,6 +142,36 @@ def test_sigterm_answers_what_was_accepted(tidelog: Tidelog) -> None:
     there = stored(tidelog.bootstrap, "five")
     assert len(there) >= answered
     assert there == [(number, b"%d" % number) for number in range(len(there))]
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_a_torn_tail_is_cut_and_what_was_acknowledged_stays(tmp_path: Path, durability: str) -> None:
+    """Killed under load, with rubbish behind the last batch of each log, as a power failure may leave it."""
+    rng = Random(7)
+    with Tidelog(tmp_path / "data", {"tidelog.durability": durability}) as broker:
+        create_topic(broker.bootstrap, "numbers", PARTITIONS, {"segment.bytes": "1048576"})
+        larger = {"batch.num.messages": 50, "queue.buffering.max.messages": 5000}
+        sender = Sender(broker.bootstrap, "numbers", PARTITIONS, **larger).start()
+        watcher = Watcher(broker.bootstrap, "numbers", PARTITIONS).start()
+        for _ in range(4):
+            wait_for(more_acknowledged(sender, rng.randint(500, 3000)), "some acknowledgements")
+            broker.kill()
+            for partition in range(PARTITIONS):
+                tear(broker.folder / f"numbers-{partition}", rng)
+            broker.start()
+            assert "cut" in broker.said()
+        sender.finish()
+        watcher.finish()
+        account_for(broker.bootstrap, sender, watcher)
+
+
+def tear(folder: Path, rng: Random) -> None:
+    """Zeroes, noise, a part of an old batch or the whole of it behind the end of the log."""
+    last = max(folder.glob("*.log"))
+    data = last.read_bytes()
+    first = data[: 12 + int.from_bytes(data[8:12])]
+    with open(last, "ab") as file:
+        file.write(rng.choice([bytes(100), rng.randbytes(200), first[: len(first) // 2], first]))
 
 
 def test_deleted_records_stay_deleted_after_a_kill(tidelog: Tidelog) -> None:
