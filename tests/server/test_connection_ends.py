@@ -63,6 +63,7 @@ def test_a_slice_that_can_not_be_read_closes_the_connection_and_harms_nobody_els
 
     pair.send(framed(b"late:a"))
     pair.host.late[b"a"].slot.complete([b"head", Gone(), b"tail"])
+    pair.turn()
     assert pair.host.gone
     assert "no such bytes" in caplog.text
 
@@ -77,6 +78,7 @@ def test_a_file_that_ends_before_its_slice_closes_the_connection(pair):
 
     pair.send(framed(b"late:a"))
     pair.host.late[b"a"].slot.complete([b"head", Short(), b"tail"])
+    pair.turn()
     assert pair.host.gone
 
 
@@ -114,3 +116,11 @@ def test_while_a_frame_waits_for_memory_nothing_more_is_read(pair):
     pair.connection.buffers_free()
     pair.send((framed(b"ahead:a") + frame)[sent:])
     assert pair.answers() == [b"a!", frame[8:]]
+
+
+def test_answers_that_become_ready_together_leave_together(pair):
+    pair.send(b"".join(framed(b"ahead:%d" % number) for number in range(5)))
+    for number in range(5):
+        pair.host.late[b"%d" % number].slot.complete(framed(b"%d!" % number))
+    pair.turn()
+    assert pair.client.recv(1 << 16) == b"".join(framed(b"%d!" % number) for number in range(5))

@@ -61,6 +61,7 @@ class Connection:
         "_outbox",
         "_peek",
         "_reading",
+        "_sending",
         "_slots",
         "_stopped",
         "_waits_for_buffers",
@@ -93,6 +94,7 @@ class Connection:
         self._peek = False
         self._stopped = False  # frames wait in `_left` until what is under way has been answered
         self._waits_for_buffers = False
+        self._sending = False  # answers are ready, and about to be sent
         self._draining = False
         self._slots: deque[Slot] = deque()
         self._outbox = Outbox(host.loop, sock, self._drained, self._broken)
@@ -325,6 +327,13 @@ class Connection:
         return bool(slots) and (not slots[-1].runs_ahead or len(slots) >= self._host.requests_max)
 
     def _slot_ready(self) -> None:
+        """Answers that become ready in the same turn of the loop, as after a sync, leave together."""
+        if not self._sending and self._slots and self._slots[0].ready:
+            self._sending = True
+            self._host.loop.call_soon(self._send_ready)
+
+    def _send_ready(self) -> None:
+        self._sending = False
         if self.closed:
             return
         slots = self._slots
@@ -339,8 +348,8 @@ class Connection:
                 self._outbox.send(answer)
         except Exception as error:
             self._failed(error)
-        if not self.closed and (self._stopped or not self._reading) and not self._must_wait():
-            self._host.loop.call_soon(self._go_on)
+        if not self.closed and (self._stopped or not self._reading):
+            self._go_on()
 
     def _drained(self) -> None:
         self.active = True
