@@ -6,6 +6,7 @@ from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
 from tidelog.metadata.image import PartitionImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
+from tidelog.wire.records.metadata import PartitionChangeRecord
 
 
 class Waiter:
@@ -225,3 +226,16 @@ def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: Harbour) -> N
     assert broker.append("tide", b"y", partition=2) == 0
     assert broker.partition("tide") is partition
     assert broker.append("tide", b"y") == 1
+
+
+def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(broker: Harbour) -> None:
+    broker.make_topic("wide", 3)
+    partitions = [broker.partition("wide", index) for index in range(3)]
+    partitions[1].log._epochs = object()  # nothing that epochs could be read from
+    records = [
+        PartitionChangeRecord(partition_id=index, topic_id=partitions[0].topic_id, leader=1) for index in range(3)
+    ]
+    broker.wait(broker.services.controller.submit(lambda *_: (records, None)))
+    assert [partition.leader_epoch for partition in partitions] == [1, 1, 1]
+    assert [partition.log.offline is None for partition in partitions] == [True, False, True]
+    assert broker.append("wide", b"x", partition=2) == 0

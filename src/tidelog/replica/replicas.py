@@ -99,7 +99,7 @@ class Replicas:
         for topic, index in found[:OPENED_TOGETHER]:
             try:
                 self.get(topic, index)
-            except KafkaError as error:
+            except (KafkaError, OSError) as error:
                 log.warning("can't open %s-%d: %s", topic, index, error)
         if len(self._store.found()) < len(found):
             self._loop.call_later(OPEN_PAUSE_S, self.open_found)
@@ -125,15 +125,15 @@ class Replicas:
         changed_topics: set[bytes],
         changed_configs: set[tuple[int, str]],
     ) -> None:
+        if changed_topics or changed_configs:
+            for forget in self.forget:
+                forget()
         if changed_configs:
             self._configs_changed(changed_configs)
         for topic_id in changed_topics:
             before, after = old.topics_by_id.get(topic_id), new.topics_by_id.get(topic_id)
             if before is not None:
                 self._topic_changed(before, after)
-        if changed_topics or changed_configs:
-            for forget in self.forget:
-                forget()
 
     def _topic_changed(self, before: TopicImage, after: TopicImage | None) -> None:
         if after is None:
@@ -148,7 +148,11 @@ class Replicas:
                     partition.delete()
                 self._store.delete(before.name, index, before.id)
             elif partition is not None:
-                partition.follow_image(after.partitions[index])
+                try:
+                    partition.follow_image(after.partitions[index])
+                except Exception as error:  # the others follow all the same
+                    log.exception("%s-%d can't follow the controller", before.name, index)
+                    partition.log.go_offline(f"its leader epochs can't be read: {error}")
 
     def _configs_changed(self, changed: set[tuple[int, str]]) -> None:
         if any(kind == BROKER_RESOURCE for kind, _ in changed):
