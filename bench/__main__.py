@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,11 +32,15 @@ def main() -> int:
         for case in CASES:
             console.print(f"{case.name:22} {case.title}", highlight=False)
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that brokers are ended then too
     try:
         return _run(options, console)
     except BenchError as error:
         console.print(f"[bold red]bench:[/] {error}", highlight=False)
         return 1
+    except KeyboardInterrupt:
+        console.print("stopped; nothing was written")
+        return 130
 
 
 def _options() -> argparse.Namespace:
@@ -93,7 +98,8 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             f"[yellow]Others used {other_work:.0%} of the machine meanwhile: latencies and throughput mean little.[/]",
             highlight=False,
         )
-    console.print("\n" + markdown(medians_of(results), {case.name: case.title for case in CASES}), highlight=False)
+    summary = markdown(medians_of(results), {case.name: case.title for case in CASES})
+    console.print("\n" + summary, highlight=False, soft_wrap=True)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(folder),
