@@ -1,5 +1,6 @@
 """A client of the simulated world: one connection, made anew whenever it is lost."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,7 +23,7 @@ class Place(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class Client:
+class Client(ABC):
     """A client with one connection, which it makes anew whenever it is lost."""
 
     def __init__(self, place: Place, name: str, random: SimRandom) -> None:
@@ -59,8 +60,9 @@ class Client:
 
         self.loop.call_later(delay_s, when_it_is_time)
 
+    @abstractmethod
     def connected(self, connection: ClientConnection) -> None:
-        raise NotImplementedError
+        """Begin to talk."""
 
     def lost(self) -> None:
         """What was awaited won't come."""
