@@ -64,5 +64,5 @@ class Client(ABC):
     def connected(self, connection: ClientConnection) -> None:
         """Begin to talk."""
 
-    def lost(self) -> None:
+    def lost(self) -> None:  # noqa: B027 - most clients have nothing to do
         """What was awaited won't come."""
