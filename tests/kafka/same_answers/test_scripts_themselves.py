@@ -1,7 +1,6 @@
 """The framework judged by itself: Apache Kafka gives the same answers as Apache Kafka."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ ALL = SCRIPTS | WALKING
 
 
 @pytest.fixture(scope="module")
-def second_kafka(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("second") / "data") as kafka:
+def second_kafka(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    with ApacheKafka(tmp_path_factory.mktemp("second") / "data", apache_kafka.settings) as kafka:
         yield kafka
 
 
