@@ -32,14 +32,18 @@ class BadBatch(Exception):
 def batches(file: File, pos: int, end: int, *, check: bool) -> Iterator[tuple[int, HeaderFields]]:
     """(position, header) of each batch in [pos, end). Raises BadBatch at the first that isn't whole and sound.
 
-    With `check` checksums are looked at too.
+    With `check` checksums are looked at too. A file that ends before `end` gives what it has, then BadBatch.
     """
     want = READ_BYTES
+    early = 0
     unpack = HEADER.unpack_from
     while pos < end:
-        view = memoryview(file.read(pos, min(want, end - pos)))
+        count = min(want, end - pos)
+        view = memoryview(file.read(pos, count))
         got, at = len(view), 0
         want = READ_BYTES
+        if got < count:
+            early, end = end - pos - got, pos + got
         while got - at >= HEADER_BYTES:
             fields: HeaderFields = unpack(view, at)
             size = fields[1] + LOG_OVERHEAD
@@ -57,9 +61,9 @@ def batches(file: File, pos: int, end: int, *, check: bool) -> Iterator[tuple[in
         else:
             if pos + got >= end and got > at:
                 raise BadBatch(file.path, pos + at, f"{got - at} bytes are here, too few for a batch's header")
-            if not got:
-                raise BadBatch(file.path, pos, f"the file ends {end - pos} bytes early")
         pos += at
+    if early:
+        raise BadBatch(file.path, pos, f"the file ends {early} bytes early")
 
 
 def batch_at(file: File, pos: int, fields: HeaderFields) -> tuple[memoryview, BatchHeader]:
