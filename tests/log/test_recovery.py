@@ -5,6 +5,7 @@ from tests.batches import Producer
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
 from tidelog.log import upkeep
+from tidelog.log.checkpoints import CheckpointError
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -327,15 +328,64 @@ def test_only_the_snapshots_that_are_needed_stay(shore: Shore) -> None:
     assert names == sorted({*bases[1:], 80})
 
 
-def test_a_folder_of_a_deleted_topic_of_the_same_name_is_put_away(shore: Shore) -> None:
+def test_a_folder_of_another_topic_of_the_same_name_is_put_aside_and_kept(shore: Shore) -> None:
+    """Perhaps that topic was deleted in the moment of a crash, perhaps the file that names it is damaged."""
     fill(shore.log(), 5)
     shore.restart()
     log = shore.log(topic_id=bytes(15) + b"\x01")
     assert (log.log_end, append(log, b"new")) == (0, 0)
-    assert any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
     shore.settle(70)
-    assert not any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+    (stray,) = [name for name in shore.disk.list_folder(shore.root) if name.endswith("-stray")]
+    assert shore.disk.size(f"{shore.root}/{stray}/{0:020d}.log")
     assert values(log) == [(0, b"new")]
+
+
+def test_the_metadata_log_is_never_put_aside(shore: Shore) -> None:
+    append(shore.log("__cluster_metadata"), b"the cluster")
+    shore.restart()
+    with pytest.raises(CheckpointError, match=r"partition\.metadata names another topic"):
+        shore.log("__cluster_metadata", topic_id=bytes(15) + b"\x01")
+    assert [value for _, value in values(shore.log("__cluster_metadata"))] == [b"the cluster"]
+
+
+def test_a_mark_of_a_clean_stop_that_cannot_be_read_is_none(shore: Shore) -> None:
+    fill(shore.log(), 5)
+    shore.stop()
+    shore.disk.write_whole(f"{shore.root}/.kafka_cleanshutdown", b"\xff\xfe")
+    shore.start()
+    assert shore.store.broker_epoch is None
+    assert shore.log().log_end == 5
+
+
+def sealed_paths(shore: Shore) -> list[str]:
+    log = shore.log(**SMALL)
+    fill(log, 60)
+    paths = [segment.stem + ".log" for segment in log.segments[:-1]]
+    assert len(paths) > 2
+    shore.stop()
+    return paths
+
+
+def test_a_sealed_segment_that_was_cut_short_is_damage(shore: Shore) -> None:
+    path = sealed_paths(shore)[1]
+    file = shore.disk.open(path)
+    file.truncate(12 + int.from_bytes(file.read(8, 4)))  # its first batch is left
+    shore.start()
+    log = shore.log(**SMALL)
+    with pytest.raises(KafkaError) as refused:
+        values(log)
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline is not None
+    assert path in log.offline
+
+
+def test_a_sealed_segment_that_is_gone_is_told_of(shore: Shore, caplog: pytest.LogCaptureFixture) -> None:
+    shore.disk.remove(sealed_paths(shore)[1])
+    shore.start()
+    offsets = [offset for offset, _ in values(shore.log(**SMALL))]
+    missing = sorted({*range(60)}.difference(offsets))
+    assert missing
+    assert f"offsets {missing[0]} to {missing[-1]} are missing" in caplog.text
 
 
 def test_leftovers_of_an_interrupted_compaction_are_finished(shore: Shore) -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
 from tests.log.shore import EPOCH, NOW_MS, TOPIC_ID, Shore, append, send, values
 
+from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import Scrub, check_piece
 from tidelog.sim.disk import SimDisk
 from tidelog.wire.batch import build
@@ -159,7 +160,7 @@ def test_the_scrub_goes_through_a_segment_in_pieces(shore: Shore) -> None:
     pos: int | None = 0
     steps = 0
     while pos is not None:
-        pos = check_piece(file, pos, 500)
+        pos = check_piece(file, pos, 500, (0, log.log_end))
         steps += 1
     assert steps > 4
 
@@ -209,3 +210,15 @@ def test_when_no_more_files_may_be_opened_fewer_are_kept(sim: Shore) -> None:
     files.shrink()
     files.shrink()
     assert files.limit == 16
+
+
+def test_the_scrub_finds_offsets_that_are_wrong_though_the_checksum_is_right(shore: Shore) -> None:
+    log = shore.log()
+    for _ in range(5):
+        append(log, b"x")
+    file = log.file_of(log.segments[0])
+    assert check_piece(file, 0, 1 << 20, (0, 5)) is None
+    with pytest.raises(BadBatch, match="offsets 3 to 3, between 3 and 2"):
+        check_piece(file, 0, 1 << 20, (0, 3))
+    with pytest.raises(BadBatch, match="offsets 0 to 0, between 1 and 4"):
+        check_piece(file, 0, 1 << 20, (1, 5))

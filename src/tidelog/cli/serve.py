@@ -18,11 +18,15 @@ from tidelog.cli.serve_flags import Given
 from tidelog.cli.settings import gather
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.setting import ConfigError
+from tidelog.controller.controller import MetadataError
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
 from tidelog.log.checkpoints import CheckpointError
+from tidelog.raft.election_file import ElectionFileError
 from tidelog.raft.folder import FolderError
+from tidelog.raft.snapshot import SnapshotError
+from tidelog.wire.errors import KafkaError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -107,6 +111,8 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
     """Why the broker did not start, and what to do about it; what nobody foresaw comes with its traceback."""
     if isinstance(error, ConfigError | FolderError | CheckpointError):
         return str(error)
+    if isinstance(error, ElectionFileError | KafkaError | MetadataError | SnapshotError):
+        return f"{error}. The broker doesn't start without its metadata: restore that file from a backup"
     if not isinstance(error, OSError):
         log.error("the broker did not start", exc_info=error)
         return f"the broker did not start: {type(error).__name__}: {error}"

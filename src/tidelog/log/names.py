@@ -13,6 +13,7 @@ SWAP: Final = ".swap"
 DELETE_FOLDER: Final = "-delete"
 STRAY_FOLDER: Final = "-stray"
 SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+METADATA_TOPIC: Final = "__cluster_metadata"
 
 _NAME_BYTES_MAX = 255
 

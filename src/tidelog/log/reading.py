@@ -316,6 +316,7 @@ class ReadableLog:
             else:
                 segment.measure(self._store.disk)
                 segment.max_timestamp, segment.max_timestamp_offset = self.sealed(segment).last_time
+                recovery.tell_of_gap(self, segment, self._segments[number + 1].base)
         return segment.size
 
     def _guard(self) -> _Guard:

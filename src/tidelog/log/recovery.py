@@ -255,17 +255,23 @@ def rebuild_sealed(log: ReadableLog, segment: Segment, next_base: int) -> Sealed
     disk, file = log._store.disk, log.file_of(segment)
     log._store.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
     offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    next_offset = segment.base
     index_next, newest, newest_offset = log.config.index_interval_bytes, -1, segment.base
     for pos, fields in batches(file, 0, segment.measure(disk), check=False):
         last_offset = fields[0] + fields[6]
         if not segment.base <= last_offset < next_base:
             raise BadBatch(file.path, pos, f"offset {last_offset} is not of this segment")
+        next_offset = last_offset + 1
         if fields[8] > newest:
             newest, newest_offset = fields[8], last_offset
         if pos > index_next:
             offsets.add(fields[0], last_offset, pos)
             times.add(newest, newest_offset)
             index_next = pos + log.config.index_interval_bytes
+    if next_offset != next_base and not log.config.compacts and next_base < NEVER:
+        raise BadBatch(
+            file.path, segment.size, f"it ends at offset {next_offset}, but the next one begins at {next_base}"
+        )
     times.add(newest, newest_offset)
     contents = {OFFSET_INDEX: offsets.unsaved()[1], TIME_INDEX: times.unsaved()[1]}
     for suffix, data in contents.items():
@@ -273,6 +279,19 @@ def rebuild_sealed(log: ReadableLog, segment: Segment, next_base: int) -> Sealed
         index_file.truncate(0)
         index_file.append(data)
     return SealedIndexes(segment.base, memoryview(contents[OFFSET_INDEX]), memoryview(contents[TIME_INDEX]))
+
+
+def tell_of_gap(log: ReadableLog, segment: Segment, next_base: int) -> None:
+    """Say so where a sealed segment ends before the next one begins: a file in between is gone, or was compacted."""
+    next_offset = segment.base
+    start = log.indexes(segment).lookup(NEVER)
+    for _, fields in batches(log.file_of(segment), start, segment.size, check=False):
+        next_offset = fields[0] + fields[6] + 1
+    if next_offset < next_base and not log.config.compacts:
+        log._store.report(
+            f"{log.place}: offsets {next_offset} to {next_base - 1} are missing between its segments. Unless the topic "
+            f"was compacted, a file was lost: stop the broker and restore {log.folder} if you can"
+        )
 
 
 # -- leader epochs and producers

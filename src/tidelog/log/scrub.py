@@ -40,11 +40,12 @@ class Scrub:
         found = self._next()
         if found is None:
             return
-        log, path, _ = found
+        log, path, base = found
         self.busy = True
         pos = self._pos
         disk = self._env.disk
-        done = self._env.loop.run_blocking(lambda: check_piece(disk.open(path), pos, STEP_BYTES))
+        end = next(segment.base for segment in log.segments if segment.base > base)
+        done = self._env.loop.run_blocking(lambda: check_piece(disk.open(path), pos, STEP_BYTES, (base, end)))
         done.on_done(lambda promise: self._checked(log, path, promise))
 
     def _next(self) -> tuple[Log, str, int] | None:
@@ -83,11 +84,19 @@ class Scrub:
             self._pos = pos
 
 
-def check_piece(file: File, pos: int, count: int) -> int | None:
-    """Check batches from `pos` on for about `count` bytes; where to go on, None at the end. Raises BadBatch."""
+def check_piece(file: File, pos: int, count: int, offsets: tuple[int, int]) -> int | None:
+    """Check batches from `pos` on for about `count` bytes; where to go on, None at the end. Raises BadBatch.
+
+    Offsets, which the checksum doesn't cover, must rise within the range that the segment has.
+    """
     end = file.size()
     stop = pos + count
+    least, limit = offsets
     for at, fields in batches(file, pos, end, check=True):
+        last = fields[0] + fields[6]
+        if not least <= fields[0] <= last < limit:
+            raise BadBatch(file.path, at, f"a batch of offsets {fields[0]} to {last}, between {least} and {limit - 1}")
+        least = last + 1
         behind = at + fields[1] + 12
         if behind >= stop:
             return behind if behind < end else None

@@ -21,6 +21,7 @@ from tidelog.log.memory import MemoryLog
 from tidelog.log.names import (
     DELETE_FOLDER,
     DELETED,
+    METADATA_TOPIC,
     SEGMENT_FILES,
     deleted_folder,
     parse_partition_folder,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.log.segment import Segment
 
-METADATA_TOPIC = "__cluster_metadata"
 STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
 
@@ -88,7 +88,7 @@ class Store:
                 self.disk.sync_folder(dirname(root) or "/")
             points.load()
             mark = f"{root}/{CLEAN_SHUTDOWN}"
-            epoch = checkpoints.read_clean_shutdown(self.disk, mark)
+            epoch = self._clean_epoch(mark)
             self._clean[root] = epoch is not None and not points.recovery.broken
             if epoch is not None:
                 self.broker_epoch = epoch
@@ -101,6 +101,13 @@ class Store:
                 elif key is not None and self.disk.is_folder(f"{root}/{name}"):
                     self._found[key] = root
         self.upkeep.start()
+
+    def _clean_epoch(self, mark: str) -> int | None:
+        try:
+            return checkpoints.read_clean_shutdown(self.disk, mark)
+        except CheckpointError as error:
+            self.report(f"{error}; reading the logs as after a crash")
+            return None
 
     def stop(self, *, clean: bool = True, broker_epoch: int = -1) -> Promise[None]:
         """Flush everything and mark the folders clean; with `clean=False` just let go, as a crash would.
@@ -170,9 +177,9 @@ class Store:
     def log(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig, folder: str | None = None) -> Log:
         """The partition's log: the one that is open, the one on disk, recovered, or a new one.
 
-        Of a new one nothing is on disk before its first write. A folder that belongs to another topic of the same name
-        is put away. A new one lies in `folder`, or in the data folder with the fewest logs. What can't be opened is
-        offline, and says why.
+        Of a new one nothing is on disk before its first write; it lies in `folder`, or in the data folder with the
+        fewest logs. A folder that belongs to another topic of the same name is put aside: should its id be what is
+        damaged, the records are still there. What can't be opened is offline, and says why.
         """
         key = topic, partition
         known = self._logs.get(key)
@@ -183,10 +190,11 @@ class Store:
         if config.tidelog_storage == "memory":
             log = self._memory_log(key, topic_id, config)
         else:
-            root = self._found.pop(key, None)
+            root = self._found.get(key)
             if root is not None and self._belongs_to_another(root, key, topic_id):
-                self._put_away(root, key)
+                self._refuse_folder(root, key)
                 root = None
+            self._found.pop(key, None)
             log = Log(self, root or folder or self._emptiest(), topic, partition, topic_id, config)
             if root is not None:
                 self._load(log)
@@ -200,6 +208,12 @@ class Store:
     def found(self) -> list[Key]:
         """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
         return [key for key in self._found if key[0] != METADATA_TOPIC]
+
+    def _refuse_folder(self, root: str, key: Key) -> None:
+        if key[0] == METADATA_TOPIC:
+            path = f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
+            raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
+        self.put_aside(*key)
 
     def put_aside(self, topic: str, partition: int) -> None:
         """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it."""

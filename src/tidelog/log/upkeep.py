@@ -12,6 +12,7 @@ from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
 from tidelog.log.commit import missing
 from tidelog.log.flush import Postponed
+from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import STEP_S, Scrub
 from tidelog.wire.errors import KafkaError
@@ -99,7 +100,9 @@ class Upkeep:
         enough = batches // (2 * len(self._dirty)) if batches > BATCHES_MAX else batches
         for log in self._dirty:
             waited_ms = now_ms - log.flushed_ms
-            if log.batches > enough or waited_ms >= interval_ms:
+            # What the cluster is made of is little, and the last that may be cut for a bad batch above this point.
+            patience_ms = interval_ms if log.topic != METADATA_TOPIC else 0
+            if log.batches > enough or waited_ms >= patience_ms:
                 self._queue[log] = None
             elif log.config.flush_ms < LONG_MAX and waited_ms >= log.config.flush_ms:
                 self._store.commit.request(log)

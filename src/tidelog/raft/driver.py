@@ -110,6 +110,7 @@ class RaftDriver:
         self._replayed = 0
         self._leading: int | None = None
         self._voters_in_log = False
+        self._taking_part = False
         self._stopped = False
 
     # ---- what others may know ----
@@ -181,6 +182,7 @@ class RaftDriver:
             durable=self._log.durable_end,
             high_watermark=self._replayed,
         )
+        self._taking_part = True
         self.handle(Started())
 
     def stop(self) -> None:
@@ -263,7 +265,8 @@ class RaftDriver:
     def _offline(self, reason: str) -> None:
         """The log failed: what was appended last may or may not be there. This node can't lead with it."""
         _logger.error("the metadata log is offline, this node leads it no longer: %s", reason)
-        self.handle(Resigned())
+        if self._taking_part:
+            self.handle(Resigned())
 
     def _committed(self, end: int) -> None:
         if self._leading is not None:
