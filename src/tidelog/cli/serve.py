@@ -14,6 +14,7 @@ import sys
 import threading
 
 from tidelog.broker import Broker
+from tidelog.cli.quiet import Quiet
 from tidelog.cli.serve_flags import Given
 from tidelog.cli.settings import gather
 from tidelog.config.broker import BrokerConfig
@@ -143,6 +144,7 @@ def _log_to_stderr(level: str) -> None:
     if level.lower() not in LOG_LEVELS:
         raise ConfigError("log-level", f"--log-level {level}: expected one of {', '.join(LOG_LEVELS)}")
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format=LOG_FORMAT)
+    logging.getLogger().handlers[0].addFilter(Quiet())
 
 
 def _allow_many_files() -> None:
