@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.apis.harbour import Harbour
+from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -66,3 +67,13 @@ def test_transactions_are_refused_for_good(broker: Harbour) -> None:
     assert (producer_id, epoch) == (-1, -1)
     assert code
     assert not ErrorCode(code).retriable, "a client that tries again would do so for ever"
+
+
+def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(broker: Harbour) -> None:
+    ids = broker.services.producer_ids
+    allocate, ids._allocate = ids._allocate, lambda: Promise.failed(RuntimeError("no controller"))
+    code, producer_id, epoch = ask(broker)
+    assert ErrorCode(code).retriable
+    assert (producer_id, epoch) == (-1, -1)
+    ids._allocate = allocate
+    assert ask(broker)[0] == 0
