@@ -2,10 +2,12 @@
 
 import errno
 
+import pytest
 from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
 
 from tidelog.env.real_disk import RealDisk
-from tidelog.sim.disk import SimFile
+from tidelog.log.log import Log
+from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.random import SimRandom
 
 
@@ -91,3 +93,80 @@ def test_closed_files_are_opened_for_the_sync(real: Shore) -> None:
     real.store.files.forget(log.segments[0])
     real.commit(log)
     assert log.durable_end == 1
+
+
+def under_way(sim: Shore, log: Log) -> None:
+    """The group commit and the flush sync the log at the same time."""
+    sim.store.commit.request(log)
+    sim.store.flush_soon(log)
+    sim.run(lambda: sim.store.commit._syncing and sim.store.upkeep._flushing)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("keeps_cache", [False, True])
+def test_of_two_syncs_at_the_same_time_the_failed_one_counts(seed: int, keeps_cache: bool) -> None:
+    disk = SimDisk(SimRandom(seed))
+    disk.failed_sync_keeps_cache = keeps_cache
+    sim = Shore(disk)
+    sim.loop._random = SimRandom(seed)
+    log = sim.log()
+    append(log, b"a")
+    sim.commit(log)
+    sim.flush(log)
+    append(log, b"b")
+    under_way(sim, log)
+    disk.failing_syncs = 1
+    sim.settle()
+    assert log.offline is not None
+    assert (log.durable_end, log.recovery_point) == (1, 1)
+    sim.power_loss()
+    assert values(sim.log())[:1] == [(0, b"a")]
+    sim.loop.kill()
+
+
+def test_of_two_syncs_at_the_same_time_both_count_when_both_end_well(shore: Shore) -> None:
+    log = shore.log()
+    append(log, b"a")
+    under_way(shore, log)
+    shore.run(lambda: shore.store.commit.idle and shore.store.upkeep.idle)
+    assert (log.offline, log.durable_end, log.recovery_point) == (None, 1, 1)
+
+
+def test_a_log_that_is_not_flushed_does_not_wait_for_the_flush_of_another(sim: Shore) -> None:
+    flushed, other = sim.log("tide", 0), sim.log("tide", 1)
+    for log in (flushed, other):
+        append(log, b"a")
+        sim.store.commit.request(log)
+    sim.store.flush_soon(flushed)
+    sim.run(lambda: other.durable_end == 1)
+    sim.run(lambda: flushed.durable_end == flushed.recovery_point == 1)
+
+
+def test_a_failed_sync_of_everything_concerns_logs_that_did_not_ask_for_it(sim: Shore) -> None:
+    """It may have dropped what they had in memory, and their own sync would succeed."""
+    bystander, done = sim.log("ebb", 0), sim.log("ebb", 1)
+    append(done, b"a")
+    sim.commit(done)
+    sim.flush(done)
+    append(bystander, b"a")
+    for log in [sim.log("tide", n) for n in range(20)]:
+        append(log, b"a")
+        sim.store.commit.request(log)
+    assert isinstance(sim.disk, CountingDisk)
+    sim.disk.failing_syncs = 1
+    sim.run(lambda: sim.store.commit.idle)
+    assert bystander.offline is not None
+    assert done.offline is None
+
+
+def test_a_lack_of_descriptors_does_not_hide_a_failed_sync() -> None:
+    disk = Crowded(SimRandom(5))
+    sim = Shore(disk)
+    log = sim.log()
+    append(log, b"a")
+    disk.refusals = 2
+    disk.failing_syncs = 1
+    sim.commit(log)
+    sim.settle()
+    assert log.offline is not None
+    sim.loop.kill()

@@ -6,19 +6,24 @@ about as much as three to five fdatasyncs (measured with 1 KB in each of n files
 file 0.2 / 1.3 / 24 / 191 ms, one syncfs 0.3 / 0.2 / 1.0 / 5.8 ms).
 
 A failed sync takes its logs offline: what the operating system dropped then can't be told, and asking again would be
-answered as if nothing had happened.
+answered as if nothing had happened. That holds between two syncs at the same time too: the flush that moves recovery
+points syncs the same files, the kernel tells of an error once, and the one that isn't told succeeds. So a failure
+counts at once, and a success only when whatever else was under way on the same log has ended, and ended well. A failed
+`syncfs` may have dropped what any log of the data folder had in memory.
 """
 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.log.checkpoints import PARTITION_METADATA
 from tidelog.log.names import LOG
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tidelog.env import Environment
     from tidelog.env.disk import Disk, File
     from tidelog.env.promise import Promise
@@ -30,9 +35,6 @@ SYNC_EACH_MAX = 8
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 """Nothing could be opened, so nothing was lost either: tried again after `AGAIN_S`."""
 AGAIN_S = 0.1
-TRY_AGAIN_S = 0.1
-
-_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 def sync(disk: Disk, root: str, paths: list[str], folders: list[str]) -> None:
@@ -121,23 +123,38 @@ class Syncing:
         if mark.log.root in errors:
             return errors[mark.log.root]
         paths = {segment.stem + LOG for segment in mark.log.segments}
+        found: OSError | None = None
         for path in [path for path, _ in mark.files] + mark.folders:
             error = errors.get(path)
             if error is not None and not (isinstance(error, FileNotFoundError) and path not in paths):
-                return error
-        return None
+                if error.errno not in TOO_MANY_FILES:
+                    return error
+                found = error
+        return found
+
+
+class Flush(Protocol):
+    """A flush that runs beside the group commit."""
+
+    def concerns(self, log: Log) -> bool:
+        """Whether it may sync files of this log."""
+        ...
 
 
 class GroupCommit:
-    """One sync at a time for all logs; `request` gathers."""
+    """One sync at a time for all logs; `request` gathers. `logs` are those that a failed `syncfs` may concern."""
 
-    __slots__ = ("_env", "_scheduled", "_syncing", "_waiting")
+    __slots__ = ("_env", "_flush", "_flush_ended", "_held", "_logs", "_scheduled", "_syncing", "_waiting")
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, logs: Callable[[], Iterable[Log]]) -> None:
         self._env = env
+        self._logs = logs
         self._waiting: list[Log] = []
         self._scheduled = False
         self._syncing = False
+        self._flush: Flush | None = None
+        self._flush_ended: Callable[[], None] | None = None
+        self._held: list[Mark] = []  # synced, while a flush was under way that may have been told of an error instead
 
     def request(self, log: Log) -> None:
         """Make everything written so far in `log` durable soon; it tells its listener then."""
@@ -151,7 +168,35 @@ class GroupCommit:
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._syncing
+        return not self._waiting and not self._syncing and not self._held
+
+    # -- beside a flush
+
+    def flush_begins(self, flush: Flush) -> None:
+        """Until `flush_ends`, what is synced of the logs that it concerns doesn't count yet."""
+        self._flush = flush
+
+    def flush_ends(self, take_note: Callable[[], None]) -> None:
+        """Have note taken of the flush: when the sync that is under way beside it has ended, and failed perhaps."""
+        if self._syncing:
+            self._flush_ended = take_note
+        else:
+            self._end_flush(take_note)
+
+    def _end_flush(self, take_note: Callable[[], None]) -> None:
+        self._flush = self._flush_ended = None
+        held, self._held = self._held, []
+        take_note()
+        for mark in held:
+            self._take_note(mark, None)
+
+    def root_failed(self, root: str, error: OSError) -> None:
+        """A sync of all that is below `root` failed: whatever wasn't durable yet is lost perhaps."""
+        for log in self._logs():
+            if log.root == root and log.unsynced:
+                log.go_offline(f"a sync of everything in {root} failed: {error}")
+
+    # -- syncing
 
     def _start(self) -> None:
         self._scheduled = False
@@ -167,25 +212,36 @@ class GroupCommit:
     def _done(self, syncing: Syncing, promise: Promise[None]) -> None:
         self._syncing = False
         promise.result()
+        flush = self._flush
+        for root in {mark.log.root: None for mark in syncing.marks}:
+            if root in syncing.errors:
+                self.root_failed(root, syncing.errors[root])
         for mark in syncing.marks:
-            if not mark.log.deleted:
-                self._take_note(mark, syncing.error_of(mark))
+            error = syncing.error_of(mark)
+            if error is None and flush is not None and flush.concerns(mark.log):
+                self._held.append(mark)
+            else:
+                self._take_note(mark, error)
+        if self._flush_ended is not None:
+            self._end_flush(self._flush_ended)
         if self._waiting and not self._scheduled:
             self._scheduled = True
             self._env.loop.call_soon(self._start)
 
     def _take_note(self, mark: Mark, error: OSError | None) -> None:
         log = mark.log
-        if error is not None and error.errno in _NO_DESCRIPTOR:
+        if log.deleted or log.offline is not None:
+            return
+        if error is not None and error.errno in TOO_MANY_FILES:
             log._new_names = log._new_folder = True
-            self._env.loop.call_later(TRY_AGAIN_S, self.request, log)
+            self._env.loop.call_later(AGAIN_S, self.request, log)
         elif error is not None:
             log.go_offline(f"a sync of {log.folder} failed: {error}")
         elif mark.generation != log._generation:
             self.request(log)
         else:
             log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in mark.sealed]
-            if mark.segment is log._active and mark.segment is not None and log.offline is None:
+            if mark.segment is log._active and mark.segment is not None:
                 log.mark(mark.end, mark.size)
             log.became_durable(mark.end)
 

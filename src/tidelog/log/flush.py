@@ -91,6 +91,7 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
         [segment.stem + TXN_INDEX for segment in segments if segment.has_aborted],
     )
     epochs.dirty = False
+    log._flushing = True
     log._dirty = False
     log.batches = 0
     log._flush_from = job.position
@@ -132,15 +133,23 @@ class Saving:
     """Jobs that are saved together, off the loop: `run` writes and syncs. One that fails drops out, the rest go on.
 
     `failed` has, by the job's place, Postponed, or the error of a sync after which nobody knows what is on disk.
-    `gone` are files that were not there any more: retention and deletion go on meanwhile.
+    `failed_roots` are the data folders of which a sync of everything failed. `gone` are files that were not there any
+    more: retention and deletion go on meanwhile.
     """
 
     def __init__(self, disk: Disk, jobs: list[FlushJob]) -> None:
         self.jobs = jobs
         self.failed: dict[int, Exception] = {}
+        self.failed_roots: dict[str, OSError] = {}
         self.gone: set[str] = set()
+        self._logs = {job.log for job in jobs}
+        self._whole_roots = {job.root for job in jobs} if _syncs_most(jobs) > SYNC_EACH_MAX else set[str]()
         self._disk = disk
         self._names = [_Names(disk) for _ in jobs]
+
+    def concerns(self, log: Log) -> bool:
+        """Whether it may sync files of this log: its own logs', or everything in the folder."""
+        return log in self._logs or log.root in self._whole_roots
 
     def run(self) -> None:
         """The segments come first: a snapshot must not be ahead of them. Raises OSError where that concerns all."""
@@ -198,7 +207,7 @@ class Saving:
             self.gone.add(path)
             return
         except OSError as error:
-            self.failed[place] = Postponed(str(error))
+            self.failed.setdefault(place, Postponed(str(error)))
             return
         try:
             file.sync()
@@ -220,7 +229,18 @@ class Saving:
 
     def _sync_roots(self) -> None:
         for root in {job.root: None for job in self.jobs}:
-            self._disk.sync_all(root)
+            try:
+                self._disk.sync_all(root)
+            except OSError as error:
+                self.failed_roots[root] = error
+                self.failed.update((place, error) for place, job in enumerate(self.jobs) if job.root == root)
+
+
+def _syncs_most(jobs: list[FlushJob]) -> int:
+    """How many files or folders are synced together, at most."""
+    segments = sum(len(job.files) for job in jobs)
+    others = sum(len(job.entries) + len(job.snapshots) + len(job.aborted) + (job.epochs is not None) for job in jobs)
+    return max(segments, others, len(jobs) + len({job.root for job in jobs}))
 
 
 def postpone(job: FlushJob) -> None:

@@ -88,6 +88,11 @@ class MemoryLog(Log):
         self.durable_end = self.log_end
 
     @property
+    def unsynced(self) -> bool:
+        """Nothing of it is on disk."""
+        return False
+
+    @property
     def epochs(self) -> LeaderEpochs:
         if self._epochs is None:
             self._epochs = LeaderEpochs()

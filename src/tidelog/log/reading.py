@@ -118,7 +118,7 @@ class ReadableLog:
         self._size_limit = -1
         self._flush_from = 0
         self._dirty = False  # something was written since the last flush
-        self._flushing = False
+        self._flushing = False  # its recovery point is being moved
         self._requested = False  # the group commit knows of it
         self._synced_end = 0
         self._sealed_unsynced: Sequence[Segment] = ()
@@ -145,6 +145,11 @@ class ReadableLog:
     @property
     def folder(self) -> str:
         return f"{self.root}/{partition_folder(self.topic, self.partition)}"
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether something was written for it that no sync made durable yet."""
+        return self._dirty or self._flushing or self.log_end > self._synced_end or bool(self._sealed_unsynced)
 
     def configure(self, config: TopicConfig) -> None:
         """Take over new settings of the topic. They hold from the next append on."""

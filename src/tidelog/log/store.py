@@ -59,7 +59,7 @@ class Store:
         self.config = config
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
-        self.commit = GroupCommit(env)
+        self.commit = GroupCommit(env, self.logs)
         self.upkeep = Upkeep(env, self, config)
         self.broker_epoch: int | None = None
         self._points = {folder: Points(env, folder, self.report) for folder in folders}

@@ -128,6 +128,7 @@ class Upkeep:
             return
         self._flushing = True
         saving = flush.Saving(self._env.disk, jobs)
+        self._store.commit.flush_begins(saving)
         self._env.loop.run_blocking(saving.run).on_done(lambda done: self._flushed(saving, done))
 
     def prepare(self, logs: list[Log], *, closing: bool = False) -> list[FlushJob]:
@@ -142,15 +143,21 @@ class Upkeep:
         return jobs
 
     def _flushed(self, saving: Saving, done: Promise[None]) -> None:
+        self._store.commit.flush_ends(lambda: self._flush_ended(saving, done.error))
+
+    def _flush_ended(self, saving: Saving, error: BaseException | None) -> None:
         self._flushing = False
-        self.take_note(saving, done.error)
+        self.take_note(saving, error)
         self._flush_next()
 
     def take_note(self, saving: Saving, error: BaseException | None) -> None:
-        """`error`: of all jobs together."""
+        """`error`: of all jobs together. A log that went offline meanwhile stays where it was known to be durable."""
+        for root, failure in saving.failed_roots.items():
+            self._store.commit.root_failed(root, failure)
         for place, job in enumerate(saving.jobs):
             log = job.log
-            if log.deleted:
+            log._flushing = False
+            if log.deleted or log.offline is not None:
                 continue
             failed = error or saving.failed.get(place)
             if isinstance(failed, Postponed):
