@@ -63,6 +63,7 @@ class Log(ReadableLog):
         epochs = self._epochs
         if epochs is None:
             epochs = self._epochs = recovery.load_epochs(self) if self._segments else LeaderEpochs()
+            epochs.truncate_from_start(self.log_start)
         if self._led is not None:
             led, self._led = self._led, None
             epochs.assign(*led)
@@ -358,7 +359,8 @@ class Log(ReadableLog):
     def delete_before(self, offset: int) -> int:
         """Records below `offset` are gone for readers; it may be inside of a batch. The log's start now.
 
-        Whole segments go with the next look of retention. OFFSET_OUT_OF_RANGE above the high watermark.
+        Whole segments go with the next look of retention. Where the new start can't be written down, the old one holds
+        again: `Store.starts_saved` tells. OFFSET_OUT_OF_RANGE above the high watermark.
         """
         limit = self.durable_end if self.high_watermark < 0 else self.high_watermark
         if offset > limit:
@@ -367,11 +369,18 @@ class Log(ReadableLog):
                 f"{self.place}: can't delete before {offset}, the high watermark is {limit}",
             )
         if offset > self.log_start:
-            self.log_start = offset
-            if self._epochs is not None or self._segments:
-                self.epochs.truncate_from_start(offset)
-            self._store.start_moved(self)
+            before, self.log_start = self.log_start, offset
+            self._store.move_start(self, before)
         return self.log_start
+
+    def start_saved(self) -> None:
+        """Its start is durable: what was known of leaders before it goes."""
+        if self._epochs is not None:
+            self._epochs.truncate_from_start(self.log_start)
+
+    def start_failed(self, before: int) -> None:
+        """Its start couldn't be made durable: it is `before` again, as far as the segments still reach back."""
+        self.log_start = max(before, self._oldest())
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that age, size or `delete_before` let go; how many."""

@@ -67,6 +67,7 @@ class Store:
         self._found: dict[Key, str] = {}
         self._logs: dict[Key, Log] = {}
         self._folder_syncs: set[str] = set()
+        self._moves: dict[Log, tuple[Promise[None], int]] = {}  # starts that are being saved, and what holds if not
         self._recovered = 0
         self._synced_roots: set[str] = set()
         self._finishing = False  # the checkpoints are written at the very end, all at once
@@ -379,9 +380,33 @@ class Store:
             self._note_start(log)
             self._points[log.root].starts.save()
 
+    def move_start(self, log: Log, before: int) -> None:
+        """The log's start moved on from `before`, for a client: back again where that can't be made durable."""
+        if isinstance(log, MemoryLog):
+            log.start_saved()
+            return
+        key, offset, starts = (log.topic, log.partition), log.log_start, self._points[log.root].starts
+        if log in self._moves:
+            before = self._moves[log][1]
+        starts.put(key, offset)
+        move = self._moves[log] = starts.save(), before
+
+        def settled(saved: Promise[None]) -> None:
+            if self._moves.get(log) is not move:
+                return  # a later move decides
+            del self._moves[log]
+            if saved.error is None:
+                log.start_saved()
+            elif log.log_start == offset and not log.deleted:
+                log.start_failed(before)
+                starts.put(key, log.log_start)
+
+        move[0].on_done(settled)
+
     def starts_saved(self, log: Log) -> Promise[None]:
-        """Resolved when the log's start, as it is now, survives a crash."""
-        return self._points[log.root].starts.save()
+        """Resolved when the log's start, as it is now, survives a crash; failed where it moved back instead."""
+        move = self._moves.get(log)
+        return self._points[log.root].starts.save() if move is None else move[0]
 
     def _note_start(self, log: Log) -> None:
         """Also where a segment begins there: a power loss may bring deleted segments back, but not their records."""

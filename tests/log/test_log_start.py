@@ -1,0 +1,76 @@
+"""Records deleted by a client: gone once that is written down, and there again where it can't be."""
+
+from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
+
+SMALL = {"internal_segment_bytes": "1000"}
+
+
+def full(shore: Shore) -> CountingDisk:
+    assert isinstance(shore.disk, CountingDisk)
+    shore.disk.capacity = shore.disk.used_bytes()
+    return shore.disk
+
+
+def test_on_a_full_disk_the_start_of_the_log_stays_where_it_was(sim: Shore) -> None:
+    log = sim.log()
+    for epoch in range(6):
+        append(log, b"a", epoch=epoch)
+    sim.commit(log)
+    log.delete_before(2)
+    first = sim.store.starts_saved(log)
+    sim.run(lambda: first.done)
+    disk = full(sim)
+    log.delete_before(5)
+    saved = sim.store.starts_saved(log)
+    sim.run(lambda: saved.done)
+    assert isinstance(saved.error, OSError)
+    assert (log.log_start, [offset for offset, _ in values(log)]) == (2, [2, 3, 4, 5])
+    assert log.epochs.epoch_for(2) == 2
+    disk.capacity = None
+    log.delete_before(4)
+    saved = sim.store.starts_saved(log)
+    sim.run(lambda: saved.done)
+    assert (saved.error, log.log_start, log.epochs.earliest) == (None, 4, (4, 4))
+    sim.power_loss()
+    assert sim.log().log_start == 4
+
+
+def test_a_later_deletion_decides_for_an_earlier_one(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"a", b"b", b"c", b"d")
+    sim.commit(log)
+    disk = full(sim)
+    log.delete_before(1)
+    first = sim.store.starts_saved(log)
+    log.delete_before(3)
+    second = sim.store.starts_saved(log)
+    sim.run(lambda: first.done)
+    disk.capacity = None
+    sim.run(lambda: second.done)
+    assert (first.error is None, second.error, log.log_start) == (False, None, 3)
+
+
+def test_when_no_deletion_can_be_written_down_all_are_taken_back(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"a", b"b", b"c", b"d")
+    sim.commit(log)
+    full(sim)
+    log.delete_before(1)
+    log.delete_before(3)
+    saved = sim.store.starts_saved(log)
+    sim.run(lambda: saved.done)
+    assert (log.log_start, len(values(log))) == (0, 4)
+
+
+def test_the_start_does_not_fall_behind_segments_that_are_gone(sim: Shore) -> None:
+    log = sim.log(**SMALL)
+    for _ in range(40):
+        append(log, b"x" * 100)
+    sim.commit(log)
+    full(sim)
+    log.delete_before(30)
+    log.apply_retention(NOW_MS)
+    saved = sim.store.starts_saved(log)
+    sim.run(lambda: saved.done)
+    assert log.log_start == log.segments[0].base > 0
+    log.check_invariants()
