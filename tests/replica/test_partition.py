@@ -140,7 +140,12 @@ def test_the_same_image_again_changes_nothing(broker: Harbour) -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
-    [(-1, None), (0, None), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+    [
+        (-1, None),
+        (0, None),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (-2, ErrorCode.FENCED_LEADER_EPOCH),
+    ],
 )
 def test_a_client_is_fenced_by_the_epoch_it_believes_in(broker: Harbour, epoch: int, code: ErrorCode | None) -> None:
     partition = broker.partition("tide")

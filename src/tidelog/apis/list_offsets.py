@@ -37,7 +37,6 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 EPOCHS_FROM = 4
-NO_EPOCH = -1
 NOT_AVAILABLE_FROM = 5  # older clients don't know OFFSET_NOT_AVAILABLE
 READ_COMMITTED = 1
 CONSUMER = -1  # whoever else asks, a replica or somebody looking for a mistake (-2), sees the log to its end
@@ -71,8 +70,6 @@ def _one(
         if context.version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING_UPLOAD:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = context.services.replicas.get(topic, asked.partition_index)
-        if asked.current_leader_epoch < NO_EPOCH:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         partition.check_leader(asked.current_leader_epoch)
         response.timestamp, response.offset, leader_epoch = _find(partition, request, asked.timestamp)
         if context.version >= EPOCHS_FROM:

@@ -39,8 +39,6 @@ def _one(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Epoch
     response = EpochEndOffset(partition=asked.partition)
     try:
         partition = context.services.replicas.get(topic, asked.partition)
-        if asked.current_leader_epoch < -1:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         partition.check_leader(asked.current_leader_epoch)
         log_ = partition.log
         response.leader_epoch, response.end_offset = log_.epochs.end_offset_for(asked.leader_epoch, log_.log_end)

@@ -107,7 +107,7 @@ class Partition:
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
-        if current_epoch >= 0 and current_epoch != self.leader_epoch:
+        if -1 != current_epoch != self.leader_epoch:
             if current_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
