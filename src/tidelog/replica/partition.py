@@ -116,6 +116,11 @@ class Partition:
         if self.log.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
 
+    @property
+    def is_served(self) -> bool:
+        """Whether `check_leader` lets a client of the right epoch pass."""
+        return self.leader == self._node_id and self.log.offline is None
+
     # -- writing
 
     def append(self, buffer: memoryview, start: int, end: int, acks: int, now_ms: int) -> tuple[int, int, int]:

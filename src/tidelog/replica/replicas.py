@@ -61,6 +61,16 @@ class Replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.get(image.name, index)
 
+    def opened(self, key: tuple[str | bytes, int]) -> Partition | None:
+        """The partition under the name or id of its topic, if it was asked for before; cheap, and never raises."""
+        topic, index = key
+        if isinstance(topic, bytes):
+            image = self._metadata.image.topics_by_id.get(topic)
+            if image is None:
+                return None
+            topic = image.name
+        return self._partitions.get((topic, index))
+
     def config(self, topic: str) -> TopicConfig:
         config = self._configs.get(topic)
         if config is None:

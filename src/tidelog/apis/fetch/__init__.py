@@ -94,12 +94,17 @@ class _Fetch:
         reading = Reading(
             context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes, self._names
         )
-        answered = [(key, reading.read(key, asked)) for key, asked in self._asked]
+        told = {} if self._session is None or self._tells_all else self._session.told
+        answered = [
+            (key, reading.read(key, asked))
+            for key, asked in self._asked
+            if key not in told or not reading.is_quiet(key, asked, told[key])
+        ]
         if (
             at_once
             or reading.urgent
             or reading.bytes >= self._min_bytes
-            or reading.missing == len(answered)
+            or reading.missing == len(self._asked)
             or (self._slot is not None and reading.missing > self._missing)
         ):
             return self._answer(answered)
@@ -131,10 +136,11 @@ class _Fetch:
 
     def begin(self, slot: Any) -> None:
         self._slot = slot
-        reading = Reading(self._context.services.replicas, self._context.version, -1, self._isolation, 0, self._names)
+        replicas = self._context.services.replicas
+        reading = Reading(replicas, self._context.version, -1, self._isolation, 0, self._names)
         for key, _ in self._asked:
             try:
-                partition = reading.find(key)
+                partition = replicas.opened(key) or reading.find(key)
             except KafkaError:  # one of those that nobody knows
                 continue
             partition.park(self)

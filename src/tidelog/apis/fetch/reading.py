@@ -83,6 +83,19 @@ class Reading:
         self._names[topic] = partition.topic
         return partition
 
+    def is_quiet(self, key: Key, asked: FetchPartition, told: tuple[int, int]) -> bool:
+        """Whether a session has nothing to say of this partition, found cheaply: of thousands most are like that."""
+        partition = self._replicas.opened(key)
+        return (
+            partition is not None
+            and asked.fetch_offset == partition.high_watermark == told[0]
+            and partition.log.log_start == told[1]
+            and (asked.current_leader_epoch == NO_EPOCH or asked.current_leader_epoch == partition.leader_epoch)
+            and asked.last_fetched_epoch == NO_EPOCH
+            and partition.is_served
+            and self._replica_id < 0
+        )
+
     def read(self, key: Key, asked: FetchPartition) -> PartitionData:
         partition = None
         try:
