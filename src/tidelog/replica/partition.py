@@ -176,7 +176,12 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction begins, or the high watermark."""
-        unstable = self.log.producers.first_unstable
+        producers = self.log._producers
+        if producers is None:
+            if not self.log.segments:
+                return self.high_watermark  # nothing is in it: 100,000 idle partitions remember no producers
+            producers = self.log.producers
+        unstable = producers.first_unstable
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
     @property
