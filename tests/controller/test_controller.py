@@ -277,7 +277,7 @@ def test_unknown_record_of_a_newer_version_is_told_with_its_place(world: World) 
     node.kill()
     node = Node(world, RaftSettings(), {})
     world.settle(node.ready)
-    with pytest.raises(MetadataError, match=r"the metadata log near offset 13: .* type 127"):
+    with pytest.raises(MetadataError, match=r"the metadata log near offset 13 in .*: .* type 127"):
         node.ready.result()
 
 

@@ -99,7 +99,7 @@ class Controller:
             check_features(self.machine.newest)
         except (MetadataError, MalformedError, ImageError, KafkaError) as error:
             near = "" if last is None else f" near offset {last.last_offset}"
-            self._broken(MetadataError(f"the metadata log{near}: {error}"))
+            self._broken(MetadataError(f"the metadata log{near} in {self.raft.folder}: {error}"))
 
     def _broken(self, error: MetadataError) -> None:
         """This comes from the loop, where nobody would hear an exception: the start fails, and nothing is decided."""
