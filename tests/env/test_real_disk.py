@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,16 @@ def test_syncfs_takes_any_path_on_the_file_system(disk, tmp_path):
     disk.sync_all(str(tmp_path))
     with pytest.raises(FileNotFoundError):
         disk.sync_all(str(tmp_path / "missing"))
+
+
+def test_a_locked_folder_is_synced_by_what_was_opened_with_the_lock(tmp_path: Path) -> None:
+    """A descriptor that was opened later might miss the error of a write that failed before."""
+    disk, folder = RealDisk(), tmp_path / "data"
+    folder.mkdir()
+    disk.sync_all(str(folder))
+    lock = disk.lock_folder(str(folder))
+    folder.rename(tmp_path / "elsewhere")
+    disk.sync_all(str(folder))
+    assert lock is not None
+    with pytest.raises(FileNotFoundError):
+        RealDisk().sync_all(str(folder))

@@ -88,6 +88,11 @@ class RealFile:
 class RealDisk:
     """The operating system's files."""
 
+    def __init__(self) -> None:
+        # Held open from the lock on: a failed write is told once to each descriptor that was open then. One that is
+        # opened later hears nothing of it where anyone else on the machine has called syncfs in between.
+        self._roots: dict[str, _Held] = {}
+
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
@@ -124,7 +129,8 @@ class RealDisk:
             os.close(fd)
 
     def sync_all(self, path: str) -> None:
-        _syncfs(path)
+        root = self._roots.get(path) or _open_folder(path)
+        _syncfs(root.fd, path)
 
     def read_whole(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -147,6 +153,7 @@ class RealDisk:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except PermissionError as error:  # POSIX lets a system answer EACCES where another process holds the lock
             raise BlockingIOError(error.errno, error.strerror, path) from error
+        self._roots[path] = _open_folder(path)
         return held
 
     def free_bytes(self, path: str) -> int:
@@ -159,26 +166,25 @@ class RealDisk:
 
 
 class _Held:
-    """A lock on a folder: released when this goes."""
+    """A descriptor that is closed, and a lock that is released, when this goes."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("fd",)
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        os.close(self.fd)
 
 
-def _syncfs(path: str) -> None:
+def _open_folder(path: str) -> _Held:
+    return _Held(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+def _syncfs(fd: int, path: str) -> None:
     """syncfs(2), which Python does not offer. Reports write errors since Linux 5.8."""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if libc.syncfs(fd) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), path)
-    finally:
-        os.close(fd)
+    if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
