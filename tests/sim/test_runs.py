@@ -6,13 +6,15 @@ import sys
 
 import pytest
 
-from tidelog.log import commit, producers
+from tidelog.env.disk import Disk
+from tidelog.log import commit, producers, recovery
 from tidelog.log.producers import Producers
 from tidelog.sim.__main__ import main
 from tidelog.sim.checkers import Violation
 from tidelog.sim.scenario import Run
 
 POWER = (("power", 1.0),)
+SYNCS = (("sync", 3.0), ("kill", 1.0), ("power", 1.0))
 SEEDS = range(40)
 
 
@@ -38,6 +40,21 @@ def test_every_promise_is_kept(seed: int) -> None:
     outcome = Run(seed).go()
     assert outcome.acknowledged > 0
     assert outcome.fetched > 0
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4, 9])
+def test_failed_syncs_break_no_promise(seed: int) -> None:
+    """Each of these did: two syncs at the same time, or a tail that stood in the page cache only."""
+    assert Run(seed, SYNCS).go().acknowledged > 0
+
+
+def test_a_start_that_only_syncs_what_a_failed_sync_left_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_sync(disk: Disk, path: str, start: int, *, durable: bool) -> bool:
+        disk.open(path).sync()
+        return True
+
+    monkeypatch.setattr(recovery, "write_again", only_sync)
+    assert "none" not in first_violation(Run, SYNCS)
 
 
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed() -> None:

@@ -37,17 +37,6 @@ TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 AGAIN_S = 0.1
 
 
-def sync(disk: Disk, root: str, paths: list[str], folders: list[str]) -> None:
-    """Make the files' contents, then the folders' names, durable. Blocks. Raises the first error."""
-    if len(paths) + len(folders) > SYNC_EACH_MAX:
-        disk.sync_all(root)
-        return
-    for path in paths:
-        disk.open(path).sync()
-    for folder in folders:
-        disk.sync_folder(folder)
-
-
 def missing(log: Log, gone: set[str]) -> str | None:
     """A file among those that are gone that belongs to the log: retention and deletion didn't take it."""
     return next((path for segment in log.segments if (path := segment.stem + LOG) in gone), None)

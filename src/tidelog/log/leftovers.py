@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tidelog.env.disk import Disk
 from tidelog.log.checkpoints import PARTITION_METADATA
 from tidelog.log.names import (
+    AGAIN,
     CLEANED,
     DELETED,
     LOG,
@@ -18,6 +19,7 @@ from tidelog.log.names import (
     TXN_INDEX,
     parse_segment_file,
 )
+from tidelog.log.rewriting import UNFINISHED, put_back
 from tidelog.log.scan import batches
 
 _KEPT = ".checkpoint.deleted"  # snapshots of the metadata log, which are not ours to clear away
@@ -38,6 +40,8 @@ class Found(NamedTuple):
 def tidy(disk: Disk, folder: str) -> Found:
     """Clear away what was left half done, and list the rest."""
     names = disk.list_folder(folder)
+    if any(AGAIN in name for name in names):
+        names = _write_rest_again(disk, folder, names)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
         names = _finish(disk, folder, names)
     files: dict[str, list[int]] = {}
@@ -50,6 +54,19 @@ def tidy(disk: Disk, folder: str) -> Found:
         for base in set(files.get(suffix, ())) - set(bases):
             disk.remove(f"{folder}/{base:020d}{suffix}")
     return Found(bases, files.get(SNAPSHOT, []), PARTITION_METADATA in names, TXN_INDEX in files)
+
+
+def _write_rest_again(disk: Disk, folder: str, names: list[str]) -> list[str]:
+    for name in names:
+        if name.endswith(AGAIN + UNFINISHED):
+            disk.remove(f"{folder}/{name}")
+        elif name.endswith(AGAIN):
+            if name.removesuffix(AGAIN) in names:
+                put_back(disk, f"{folder}/{name.removesuffix(AGAIN)}")
+            else:
+                disk.remove(f"{folder}/{name}")
+    disk.sync_folder(folder)
+    return disk.list_folder(folder)
 
 
 def _finish(disk: Disk, folder: str, names: list[str]) -> list[str]:

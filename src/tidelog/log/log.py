@@ -11,7 +11,6 @@ not looked into before its first use.
 
 from __future__ import annotations
 
-import errno
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.names import TXN_INDEX
 from tidelog.log.producer_snapshot import encode_snapshot
 from tidelog.log.reading import LogListener, ReadableLog
+from tidelog.log.rewriting import FULL_DISK
 from tidelog.log.scan import HeaderFields
 from tidelog.log.segment import Segment
 from tidelog.log.validate import RECORDS_MAX, admit, too_large_for_segment
@@ -48,7 +48,6 @@ __all__ = ["Log", "LogListener"]
 _unpack = HEADER.unpack_from
 _NO_HEADER: HeaderFields = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of magic 0, which isn't plainly fine
 _patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log(ReadableLog):
@@ -324,7 +323,7 @@ class Log(ReadableLog):
         if error.errno in TOO_MANY_FILES:  # nothing could be opened, so nothing was written
             self._store.files.shrink()
             self._store.report(f"{self.place}: {reason}; the log goes on when files may be opened again")
-        elif error.errno not in _FULL_DISK:
+        elif error.errno not in FULL_DISK:
             self.go_offline(reason)
         else:
             try:

@@ -10,6 +10,8 @@ SNAPSHOT: Final = ".snapshot"
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+AGAIN: Final = ".again"
+"""A copy of a file's tail while that is written again; Kafka has no such file and passes it over."""
 DELETE_FOLDER: Final = "-delete"
 STRAY_FOLDER: Final = "-stray"
 SEGMENT_FILES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)

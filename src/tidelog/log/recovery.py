@@ -18,6 +18,7 @@ from tidelog.log.leftovers import Found, tidy
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from tidelog.log.producer_snapshot import SnapshotError, read_snapshot
 from tidelog.log.producers import Completed, Producers
+from tidelog.log.rewriting import write_again
 from tidelog.log.scan import BadBatch, HeaderFields, batch_at, batches
 from tidelog.log.segment import NEVER, Segment
 from tidelog.wire.batch import CONTROL_FLAG, HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
@@ -73,12 +74,36 @@ def _take_ends(log: Log, durable_end: int) -> None:
 
 
 def _make_durable(log: Log, recovery_point: int) -> None:
-    """What was recovered may be in the page cache only. It was shown before the crash, so it is made durable first."""
+    """What was recovered may be in the page cache only. It was shown before the crash, so it is made durable first.
+
+    Where the page cache counts as durable nobody waits for that; but a later sync must not pass over lost pages.
+    """
     _take_ends(log, recovery_point)
-    if log.log_end > recovery_point and log.durable_end < log.log_end:
-        recovered = log._segments[log._segment_number(recovery_point) :]
-        log._store.sync_recovered(log, [segment.stem + LOG for segment in recovered])
+    if log.log_end == recovery_point:
+        return
+    waits = log.durable_end < log.log_end
+    disk = log._store.disk
+    for segment in log._segments[log._segment_number(recovery_point) :]:
+        found = log._position(segment, recovery_point)
+        if found is not None:
+            _write_again(log, segment.stem + LOG, found[0], durable=waits)
+        if disk.exists(segment.stem + TXN_INDEX):
+            _write_again(log, segment.stem + TXN_INDEX, 0, durable=True)
+    if waits:
+        disk.sync_folder(log.folder)
+        disk.sync_folder(log.root)
         log.durable_end = log._synced_end = log.log_end
+
+
+def _write_again(log: Log, path: str, start: int, *, durable: bool) -> None:
+    disk = log._store.disk
+    if not write_again(disk, path, start, durable=durable):
+        log._store.report(
+            f"{log.place}: no room to write {disk.size(path) - start} bytes of {path} again. If a sync failed before "
+            "the last crash, a power loss may take them: free some space and restart"
+        )
+        if durable:
+            disk.open(path).sync()
 
 
 def open_last(log: ReadableLog) -> Segment:

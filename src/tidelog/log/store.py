@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, flush, recovery
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
-from tidelog.log.commit import SYNC_EACH_MAX, GroupCommit, sync
+from tidelog.log.commit import GroupCommit
 from tidelog.log.files import OpenFiles
 from tidelog.log.log import Log
 from tidelog.log.memory import MemoryLog
@@ -68,8 +68,6 @@ class Store:
         self._logs: dict[Key, Log] = {}
         self._folder_syncs: set[str] = set()
         self._moves: dict[Log, tuple[Promise[None], int]] = {}  # starts that are being saved, and what holds if not
-        self._recovered = 0
-        self._synced_roots: set[str] = set()
         self._finishing = False  # the checkpoints are written at the very end, all at once
 
     def report(self, message: str) -> None:
@@ -359,16 +357,6 @@ class Store:
     def save_recovery_point(self, log: Log) -> None:
         """The recovery point fell: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
-
-    def sync_recovered(self, log: Log, paths: list[str]) -> None:
-        """Make what a log was recovered from durable: a few logs one by one, the rest by one sync for all. Blocks."""
-        if log.root not in self._synced_roots:
-            self._recovered += 1
-            if self._recovered > SYNC_EACH_MAX:
-                self.disk.sync_all(log.root)
-                self._synced_roots.add(log.root)
-            else:
-                sync(self.disk, log.root, paths, [log.folder, log.root])
 
     def claim(self, log: Log) -> None:
         """The folder of the log is about to be made."""

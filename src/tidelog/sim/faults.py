@@ -92,6 +92,7 @@ class Faults:
     def _sync(self) -> None:
         disk = self._world.disk
         disk.failing_syncs = self._random.random_int(1, 3)
+        disk.failed_sync_keeps_cache = self._random.chance(0.5)  # file systems differ in this
 
         def works_again() -> None:
             disk.failing_syncs = 0

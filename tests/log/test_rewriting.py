@@ -1,0 +1,181 @@
+"""The tail of a log is written again after a crash: at no moment may the power take what was durable."""
+
+import errno
+
+import pytest
+from tests.log.shore import CountingDisk, Shore, append, values
+
+from tidelog.env.network import Buffer
+from tidelog.log.names import AGAIN
+from tidelog.sim.disk import SimDisk, SimFile
+from tidelog.sim.inode import FileNode
+from tidelog.sim.random import SimRandom
+
+STEPS = 40
+
+
+class Interrupted(Exception):
+    """The process was killed, or the power went."""
+
+
+class Interruptible(SimDisk):
+    """After so many changes it makes no more."""
+
+    left = 1 << 30
+
+    def step(self) -> None:
+        if self.left == 0:
+            raise Interrupted
+        self.left -= 1
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        found = super().open(path, create=create)
+        return InterruptibleFile(self, found._node, path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.step()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self.step()
+        super().remove(path)
+
+    def sync_node(self, node: FileNode, path: str) -> None:
+        self.step()
+        super().sync_node(node, path)
+
+    def sync_folder(self, path: str) -> None:
+        self.step()
+        super().sync_folder(path)
+
+
+class InterruptibleFile(SimFile):
+    def append(self, data: Buffer) -> None:
+        disk = self._disk
+        assert isinstance(disk, Interruptible)
+        if disk.left == 0:
+            super().append(memoryview(data)[: len(data) // 2])
+        disk.step()
+        super().append(data)
+
+    def truncate(self, size: int) -> None:
+        assert isinstance(self._disk, Interruptible)
+        self._disk.step()
+        super().truncate(size)
+
+
+def written(shore: Shore) -> list[tuple[int, bytes | None]]:
+    """A log with a recovery point in the middle of its first segment, more segments behind it, and all durable."""
+    log = shore.log(internal_segment_bytes="3000")
+    for number in range(30):
+        append(log, bytes([number]) * 200)
+        if number == 5:
+            shore.commit(log)
+            shore.store.flush_soon(log)
+            shore.run(lambda: log.recovery_point == 6)
+    shore.store.upkeep.stop()
+    shore.commit(log)
+    return values(log)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("powerless", [False, True])
+def test_whenever_the_start_is_interrupted_nothing_is_lost(seed: int, powerless: bool) -> None:
+    interrupted = 0
+    for steps in range(STEPS):
+        disk = Interruptible(SimRandom(seed))
+        sim = Shore(disk)
+        known = written(sim)
+        sim.kill()
+        disk.left = steps
+        try:
+            sim.log(internal_segment_bytes="3000")
+        except Interrupted:
+            interrupted += 1
+        disk.left = 1 << 30
+        if powerless:
+            sim.power_loss()
+        else:
+            sim.kill()
+        log = sim.log(internal_segment_bytes="3000")
+        assert (log.offline, log.durable_end, values(log)) == (None, 30, known)
+        assert not [name for name in disk.list_folder(log.folder) if AGAIN in name]
+        sim.loop.kill()
+    assert interrupted > 10
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(seed: int) -> None:
+    disk = SimDisk(SimRandom(seed))
+    disk.failed_sync_keeps_cache = True
+    sim = Shore(disk)
+    log = sim.log()
+    append(log, b"a")
+    sim.commit(log)
+    append(log, b"b" * 1000)
+    disk.failing_syncs = 1
+    sim.commit(log)
+    assert log.offline is not None
+    sim.kill()
+    log = sim.log()
+    shown = values(log)
+    assert (log.durable_end, [len(value or b"") for _, value in shown]) == (2, [1, 1000])
+    sim.power_loss()
+    assert values(sim.log()) == shown
+    sim.loop.kill()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_where_the_page_cache_counts_a_later_flush_passes_over_nothing_lost(seed: int) -> None:
+    disk = SimDisk(SimRandom(seed))
+    disk.failed_sync_keeps_cache = True
+    sim = Shore(disk)
+    log = sim.log(tidelog_durability="os")
+    append(log, b"a" * 1000)
+    disk.failing_syncs = 1
+    sim.store.flush_soon(log)
+    sim.settle(1)
+    assert log.offline is not None
+    sim.kill()
+    log = sim.log(tidelog_durability="os")
+    assert len(values(log)) == 1
+    sim.flush(log)
+    sim.power_loss()
+    log = sim.log(tidelog_durability="os")
+    assert (log.offline, len(values(log))) == (None, 1)
+    sim.loop.kill()
+
+
+def test_on_a_full_disk_the_log_is_served_as_it_is(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    log = sim.log()
+    append(log, b"a" * 1000)
+    sim.disk.capacity = sim.disk.used_bytes() + 10
+    sim.kill()
+    log = sim.log()
+    assert (log.offline, log.durable_end, len(values(log))) == (None, 1, 1)
+    assert not [name for name in sim.disk.list_folder(log.folder) if AGAIN in name]
+
+
+def test_a_disk_that_still_fails_keeps_the_log_offline(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    log = sim.log()
+    append(log, b"a" * 1000)
+    sim.kill()
+    sim.disk.failing_syncs = 1
+    log = sim.log()
+    assert log.offline is not None
+    assert str(errno.EIO) in log.offline
+    sim.kill()
+    assert len(values(sim.log())) == 1
+
+
+def test_nothing_is_written_again_below_the_recovery_point(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    log = sim.log()
+    append(log, b"a" * 1000)
+    sim.flush(log)
+    sim.kill()
+    before = sim.disk.syncs
+    assert sim.log().durable_end == 1
+    assert sim.disk.syncs == before
