@@ -7,13 +7,14 @@ from time import monotonic
 WINDOW_S = 10.0
 TOLD_MAX = 20
 TEMPLATES_MAX = 1000
-KIND_CHARS = 30  # of a message that comes whole, so much says what kind it is
+KIND_CHARS = 120
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 class Quiet(logging.Filter):
     """Lets the first lines of one kind pass in each window; the first one of the next window says how many did not.
 
-    A kind is a logger and a message before its arguments are put in.
+    A kind is a logger and a message without its numbers.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -22,8 +23,7 @@ class Quiet(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when the window began, lines since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        text = str(record.msg)
-        kind = record.name, record.getMessage()[:KIND_CHARS] if text == "%s" else text
+        kind = record.name, record.getMessage()[:KIND_CHARS].translate(_NO_DIGITS)
         now = self._clock()
         began, count = self._seen.get(kind, (now, 0))
         if now - began < WINDOW_S:
