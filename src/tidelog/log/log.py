@@ -61,7 +61,8 @@ class Log(ReadableLog):
     def epochs(self) -> LeaderEpochs:
         epochs = self._epochs
         if epochs is None:
-            epochs = self._epochs = recovery.load_epochs(self) if self._segments else LeaderEpochs()
+            with self._guard():
+                epochs = self._epochs = recovery.load_epochs(self) if self._segments else LeaderEpochs()
             epochs.truncate_from_start(self.log_start)
         if self._led is not None:
             led, self._led = self._led, None
@@ -72,7 +73,8 @@ class Log(ReadableLog):
     def producers(self) -> Producers:
         producers = self._producers
         if producers is None:
-            producers = self._producers = recovery.load_producers(self)
+            with self._guard():
+                producers = self._producers = recovery.load_producers(self)
         return producers
 
     def lead(self, leader_epoch: int) -> None:
