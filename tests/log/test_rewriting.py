@@ -6,6 +6,7 @@ import pytest
 from tests.log.shore import CountingDisk, Shore, append, values
 
 from tidelog.env.network import Buffer
+from tidelog.log import rewriting
 from tidelog.log.names import AGAIN
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.inode import FileNode
@@ -80,7 +81,12 @@ def written(shore: Shore) -> list[tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("powerless", [False, True])
-def test_whenever_the_start_is_interrupted_nothing_is_lost(seed: int, powerless: bool) -> None:
+@pytest.mark.parametrize("small", [False, True])
+def test_whenever_the_start_is_interrupted_nothing_is_lost(
+    seed: int, powerless: bool, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not small:
+        monkeypatch.setattr(rewriting, "SMALL_BYTES", 0)
     interrupted = 0
     for steps in range(STEPS):
         disk = Interruptible(SimRandom(seed))
@@ -101,7 +107,7 @@ def test_whenever_the_start_is_interrupted_nothing_is_lost(seed: int, powerless:
         assert (log.offline, log.durable_end, values(log)) == (None, 30, known)
         assert not [name for name in disk.list_folder(log.folder) if AGAIN in name]
         sim.loop.kill()
-    assert interrupted > 10
+    assert interrupted > 5
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -87,11 +87,12 @@ def _make_durable(log: Log, recovery_point: int) -> None:
         found = log._position(segment, recovery_point)
         if found is not None:
             _write_again(log, segment.stem + LOG, found[0], durable=waits)
+            log._store.files.forget(segment)
         if disk.exists(segment.stem + TXN_INDEX):
             _write_again(log, segment.stem + TXN_INDEX, 0, durable=True)
+            segment.aborted(disk).reopen()
     if waits:
         disk.sync_folder(log.folder)
-        disk.sync_folder(log.root)
         log.durable_end = log._synced_end = log.log_end
 
 

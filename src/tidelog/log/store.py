@@ -92,7 +92,7 @@ class Store:
             if epoch is not None:
                 self.broker_epoch = epoch
                 self.disk.remove(mark)
-                self.disk.sync_folder(root)
+            self.disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
             for name in self.disk.list_folder(root):
                 key = parse_partition_folder(name)
                 if name.endswith(DELETE_FOLDER):
