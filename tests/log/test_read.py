@@ -206,3 +206,12 @@ def test_the_delete_before_of_a_client_may_fall_inside_a_batch(shore: Shore) -> 
     log = shore.log(**SMALL)
     assert log.log_start == 31
     assert send(log, batch(b"x", at=NOW_MS + 99))[0] == 120
+
+
+def test_headers_that_lie_about_their_newest_record_are_not_followed_for_ever(shore: Shore) -> None:
+    log = shore.log()
+    for _ in range(10):
+        send(log, Batch([Sent()], codec=GZIP, base_timestamp=NOW_MS, max_timestamp=NOW_MS + 1000))
+    send(log, Batch([Sent()], base_timestamp=NOW_MS + 500))
+    assert log.find_by_time(NOW_MS, log.log_end) == (NOW_MS, 0, EPOCH)
+    assert log.find_by_time(NOW_MS + 500, log.log_end) == (NOW_MS + 1000, 2, EPOCH)

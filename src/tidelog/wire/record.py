@@ -68,6 +68,41 @@ def walk_records(
         raise RecordError(f"{end - pos} bytes are left behind the last of {count} records")
 
 
+def first_since(
+    section: bytes, count: int, base_timestamp: int, timestamp: int, least_offset_delta: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset delta) of the first record as new as `timestamp`, from an offset delta on.
+
+    Nothing else of the records is looked at: a batch may have a million of them, and the loop waits.
+    """
+    end, pos = len(section), 0
+    decode = varint.decode
+    try:
+        for index in range(count):
+            size = section[pos]
+            pos += 1
+            if size > 127 or size & 1:
+                size, pos = decode(section, pos - 1, end)
+                size *= 2
+            stop = pos + (size >> 1)
+            delta = section[pos + 1]
+            if delta > 127:
+                delta, at = decode(section, pos + 1, stop, 64)
+            else:
+                delta, at = delta >> 1 ^ -(delta & 1), pos + 2
+            if base_timestamp + delta >= timestamp:
+                offset_delta, _ = decode(section, at, stop)
+                stamp = _wrapped(base_timestamp + delta)
+                if offset_delta >= least_offset_delta and stamp >= timestamp:
+                    return stamp, offset_delta
+            if not pos < stop <= end:
+                raise RecordError(f"record {index} claims {size >> 1} bytes where {end - pos} are left")
+            pos = stop
+    except (IndexError, VarintError) as error:
+        raise RecordError(f"the records are cut off: {error}") from None
+    return None
+
+
 def _read_record(
     section: Buffer, pos: int, end: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Record:
@@ -92,9 +127,13 @@ def _read_record(
     if pos != end:
         raise RecordError(f"{end - pos} bytes are left at the record's end")
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-    if not -_LONG_LIMIT <= timestamp < _LONG_LIMIT:
-        timestamp = (timestamp + _LONG_LIMIT) % (2 * _LONG_LIMIT) - _LONG_LIMIT
-    return Record(base_offset + offset_delta, timestamp, key, value, headers)
+    return Record(base_offset + offset_delta, _wrapped(timestamp), key, value, headers)
+
+
+def _wrapped(timestamp: int) -> int:
+    if -_LONG_LIMIT <= timestamp < _LONG_LIMIT:
+        return timestamp
+    return (timestamp + _LONG_LIMIT) % (2 * _LONG_LIMIT) - _LONG_LIMIT
 
 
 def _read_bytes(section: Buffer, pos: int, end: int, what: str) -> tuple[bytes | None, int]:
