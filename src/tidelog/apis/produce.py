@@ -105,7 +105,7 @@ class ProducePath:
                 return NotImplemented
             pos += _HEAD_BYTES
             after: int = pos + name_bytes + 5
-            key = bytes(buffer[pos:after])
+            key = buffer[pos:after].tobytes()
             target = self._targets.get(key)
             if target is None:
                 target = self._find(key, name_bytes)

@@ -30,8 +30,6 @@ BROKER: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "no effect: it is written down with the recovery points",
     "replica.lag.time.max.ms": _BROKERS,
     "replica.socket.timeout.ms": _BROKERS,
-    "socket.receive.buffer.bytes": "no effect: the system's default counts",
-    "socket.send.buffer.bytes": "no effect: the system's default counts",
     "tidelog.host": _BROKERS,
 }
 

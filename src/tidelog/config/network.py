@@ -48,7 +48,9 @@ class NetworkSettings(Settings):
     socket_listen_backlog_size = integer(
         50, "How many new connections the operating system holds until they are accepted.", at_least=1
     )
-    socket_receive_buffer_bytes = integer(102_400, "The size of a socket's receive buffer; -1 is the system's default.")
+    socket_receive_buffer_bytes = integer(
+        102_400, "The size of a socket's receive buffer, where it is set; otherwise, and with -1, the system's default."
+    )
     socket_request_max_bytes = integer(
         104_857_600, "The largest request, in bytes; who sends a larger one is disconnected.", at_least=1
     )

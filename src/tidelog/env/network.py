@@ -35,6 +35,11 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    def listen(self, host: str, port: int, backlog: int) -> Listener:
-        """Bind every address of `host` (localhost: IPv4 and IPv6) to one port. Raises OSError."""
+    def listen(
+        self, host: str, port: int, backlog: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> Listener:
+        """Bind every address of `host` (localhost: IPv4 and IPv6) to one port. Raises OSError.
+
+        The buffers are those of each connection's socket; -1 leaves them to the system.
+        """
         ...

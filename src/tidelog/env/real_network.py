@@ -15,11 +15,12 @@ RESERVED_FILES = 64
 class RealListener:
     """Every address of one host, on one port."""
 
-    __slots__ = ("host", "port", "sockets")
+    __slots__ = ("_buffers", "host", "port", "sockets")
 
-    def __init__(self, host: str, port: int, sockets: list[socket.socket]) -> None:
+    def __init__(self, host: str, port: int, sockets: list[socket.socket], buffers: list[tuple[int, int]]) -> None:
         self.host = host
         self.port = port
+        self._buffers = buffers
         self.sockets = cast("list[Socket]", sockets)
 
     def accept(self, sock: Socket) -> tuple[Socket, str] | None:
@@ -33,6 +34,9 @@ class RealListener:
             raise OSError(errno.EMFILE, f"of {limit} files that this process may open, the last are for the logs")
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, size in self._buffers:
+            connection.setsockopt(socket.SOL_SOCKET, option, size)
         return cast(Socket, connection), address[0]
 
     def close(self) -> None:
@@ -41,7 +45,9 @@ class RealListener:
 
 
 class RealNetwork:
-    def listen(self, host: str, port: int, backlog: int) -> RealListener:
+    def listen(
+        self, host: str, port: int, backlog: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> RealListener:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
         if host in ("", "localhost"):  # whatever the resolver says, both are what a client may try
@@ -51,7 +57,9 @@ class RealNetwork:
             if bound is not None:
                 for sock in bound:
                     sock.listen(backlog)
-                return RealListener(host, bound[0].getsockname()[1], bound)
+                wanted = ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes))
+                buffers = [(option, size) for option, size in wanted if size > 0]
+                return RealListener(host, bound[0].getsockname()[1], bound, buffers)
         raise OSError(f"no free port found for every address of {host!r}")
 
 

@@ -108,9 +108,11 @@ class Outbox:
                     if not count:
                         raise OSError("the file ended before the slice did")
                     self._sent += count
-                    if self._sent == len(head):
-                        queue.popleft()
-                        self._sent = 0
+                    if self._sent < len(head):  # the socket is full: asking again at once would only be told so
+                        self._want_to_write()
+                        return
+                    queue.popleft()
+                    self._sent = 0
         except BlockingIOError:
             self._want_to_write()
             return

@@ -51,8 +51,14 @@ class Server:
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         """Bind a listener; it accepts from `start` on. Raises OSError."""
+        config = self._services.config
+        given = config.is_given("socket.receive.buffer.bytes")
         listener = self._listeners[name] = self._network.listen(
-            host, port, self._services.config.socket_listen_backlog_size
+            host,
+            port,
+            config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes if given else -1,
         )
         return listener
 

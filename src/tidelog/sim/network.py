@@ -131,5 +131,7 @@ class OwnedNetwork:
         self._network = network
         self._owner = owner
 
-    def listen(self, host: str, port: int, backlog: int) -> SimListener:
+    def listen(
+        self, host: str, port: int, backlog: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> SimListener:
         return self._network.listen(self._owner, host, port)
