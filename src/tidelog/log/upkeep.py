@@ -80,11 +80,15 @@ class Upkeep:
 
         self._timers[name] = self._env.loop.call_later(delay_s, run)
 
+    def _now_ms(self) -> int:
+        """For what is due after a while: the wall clock may be set back."""
+        return int(self._env.clock.monotonic() * 1000)
+
     # -- flushing
 
     def wrote(self, log: Log) -> None:
         """The log was written to for the first time since its last flush."""
-        log.flushed_ms = self._env.clock.now_ms()
+        log.flushed_ms = self._now_ms()
         self._dirty[log] = None
         if self._tick_timer is None and not self._stopped:
             self._tick_timer = self._env.loop.call_later(TICK_S, self._tick)
@@ -94,7 +98,7 @@ class Upkeep:
         self._queue.pop(log, None)
 
     def _tick(self) -> None:
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._now_ms()
         interval_ms = self._config.log_flush_offset_checkpoint_interval_ms
         batches = sum(log.batches for log in self._dirty)
         enough = batches // (2 * len(self._dirty)) if batches > BATCHES_MAX else batches
@@ -198,13 +202,13 @@ class Upkeep:
 
     def remove(self, path: str, delay_ms: int, *, folder: bool = False) -> None:
         """Remove the file or folder after a while, off the loop."""
-        due = self._env.clock.now_ms() + delay_ms
+        due = self._now_ms() + delay_ms
         self._removals.append((due, path, folder))
         if self._removal_timer is None and not self._stopped:
             self._removal_timer = self._env.loop.call_later(delay_ms / 1000, self._remove_due)
 
     def _remove_due(self) -> None:
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._now_ms()
         due = [removal for removal in self._removals if removal[0] <= now_ms][:REMOVALS_TOGETHER]
         self._removals = [removal for removal in self._removals if removal not in due]
         disk = self._env.disk
