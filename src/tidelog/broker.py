@@ -46,6 +46,8 @@ log = logging.getLogger("tidelog.broker")
 DRAIN_S = 5.0
 """How long a stop waits for clients to take the answers to what was accepted."""
 DRAIN_LOOK_S = 0.005
+OPEN_FOUND_AFTER_S = 1.0
+"""Logs that nobody asked for are opened, and recovered after a crash, when clients that came back have had theirs."""
 
 
 class Broker:
@@ -111,8 +113,8 @@ class Broker:
             if not failing(promise):
                 assert self._server is not None
                 self._server.start()
-                replicas.open_found()
                 started.resolve(None)
+                self.env.loop.call_later(OPEN_FOUND_AFTER_S, replicas.open_found)
 
         def leading(promise: Promise[None]) -> None:
             if failing(promise):

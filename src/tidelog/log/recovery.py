@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_RECORDS = 200_000
 """How far back before a snapshot its producers' last five batches are looked for; the snapshot has one of them."""
+UNNOTICED_BYTES = 4 * 1024 * 1024
+"""Up to so much of a tail is written again in the time that a start takes anyway."""
 
 
 def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -> None:
@@ -76,12 +78,15 @@ def _take_ends(log: Log, durable_end: int) -> None:
 def _make_durable(log: Log, recovery_point: int) -> None:
     """What was recovered may be in the page cache only. It was shown before the crash, so it is made durable first.
 
-    Where the page cache counts as durable nobody waits for that; but a later sync must not pass over lost pages.
+    Where the page cache counts as durable nobody waits for that; but a later sync must not pass over lost pages, so a
+    tail that is written again unnoticed is. A large one isn't: whoever chose that wants to be served at once.
     """
     _take_ends(log, recovery_point)
     if log.log_end == recovery_point:
         return
     waits = log.durable_end < log.log_end
+    if not waits and _tail_bytes(log, recovery_point) > UNNOTICED_BYTES:
+        return
     disk = log._store.disk
     for segment in log._segments[log._segment_number(recovery_point) :]:
         found = log._position(segment, recovery_point)
@@ -94,6 +99,14 @@ def _make_durable(log: Log, recovery_point: int) -> None:
     if waits:
         disk.sync_folder(log.folder)
         log.durable_end = log._synced_end = log.log_end
+
+
+def _tail_bytes(log: Log, recovery_point: int) -> int:
+    tail = 0
+    for segment in log._segments[log._segment_number(recovery_point) :]:
+        found = log._position(segment, recovery_point)
+        tail += 0 if found is None else segment.size - found[0]
+    return tail
 
 
 def _write_again(log: Log, path: str, start: int, *, durable: bool) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.replica")
 
-OPENED_TOGETHER = 4
+OPENED_TOGETHER = 2
 OPEN_PAUSE_S = 0.01
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
