@@ -129,7 +129,7 @@ class Reading:
         return answered
 
     def _read(self, partition: Partition, asked: FetchPartition) -> PartitionData:
-        partition.check_leader(asked.current_leader_epoch)
+        partition.check_leader(max(asked.current_leader_epoch, NO_EPOCH))  # to Fetch any negative one is none
         if self._replica_id >= 0 and self._replica_id not in partition.image.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         records = log_slice = None
