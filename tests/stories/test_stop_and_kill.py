@@ -159,7 +159,7 @@ def test_a_torn_tail_is_cut_and_what_was_acknowledged_stays(tmp_path: Path, dura
             for partition in range(PARTITIONS):
                 tear(broker.folder / f"numbers-{partition}", rng)
             broker.start()
-            assert "cut" in broker.said()
+            wait_for(lambda: "cut" in broker.said(), "cutting the torn tails")
         sender.finish()
         watcher.finish()
         account_for(broker.bootstrap, sender, watcher)
