@@ -100,7 +100,7 @@ class Pair:
             if not data:
                 break
             self._received += data
-            self.turn(1)
+            self.turn(3)
         found = []
         while len(self._received) >= 4:
             size = struct.unpack_from(">i", self._received)[0]

@@ -52,6 +52,7 @@ class Host(Protocol):
 
 class Connection:
     __slots__ = (
+        "_deferred",
         "_draining",
         "_frame",
         "_frame_bytes",
@@ -88,6 +89,7 @@ class Connection:
         self.seen_active = now
         self.frame_began: float | None = None  # when the sweep first saw the frame that is still incomplete
         self._left = b""
+        self._deferred = b""  # answers that leave at the end of this turn of the loop
         self._frame: memoryview | None = None
         self._frame_bytes = 0
         self._frame_filled = 0
@@ -113,7 +115,7 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        return bool(self._slots) or self._outbox.pending
+        return bool(self._slots) or bool(self._deferred) or self._outbox.pending
 
     @property
     def owes_answer(self) -> bool:
@@ -216,6 +218,8 @@ class Connection:
 
     def _take(self, buffer: memoryview, start: int, end: int) -> None:
         """Dispatch every whole frame in [start, end); keep the rest."""
+        if self._deferred:
+            self._send_deferred()
         dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
         slots = self._slots
         ready: list[bytes] = []
@@ -257,7 +261,7 @@ class Connection:
                 self._stop_at(buffer, start, end)
                 return
         if ready:
-            self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
+            self._defer(b"".join(ready) if len(ready) > 1 else ready[0])
         if start > first:
             self.frame_began = None
         if start < end:
@@ -266,6 +270,22 @@ class Connection:
             self._peek = False
         if self._outbox.pending and not self.closed:
             self._pause()
+
+    def _defer(self, answers: bytes) -> None:
+        """Send when the other connections that have something to read were read too.
+
+        A client that sleeps has to be woken, which costs more than to answer it; one that is awake takes the answers
+        of all its connections.
+        """
+        self._deferred = answers
+        self._host.loop.call_soon(self._send_deferred)
+
+    def _send_deferred(self) -> None:
+        answers, self._deferred = self._deferred, b""
+        if answers and not self.closed:
+            self._outbox.send_bytes(answers)
+            if self._outbox.pending and not self.closed:
+                self._pause()
 
     def _stop_at(self, buffer: memoryview, start: int, end: int) -> None:
         """Leave the frames from `start` on for later: others have their turn, or answers are owed or not taken yet."""
@@ -334,6 +354,8 @@ class Connection:
 
     def _send_ready(self) -> None:
         self._sending = False
+        if self._deferred:
+            self._send_deferred()
         if self.closed:
             return
         slots = self._slots
