@@ -264,6 +264,15 @@ def test_a_fetch_without_data_is_parked_until_its_time_is_over(broker: Harbour) 
     assert_nobody_parked(broker)
 
 
+def test_nobody_is_parked_for_longer_than_a_minute(broker: Harbour) -> None:
+    asked = fetch(broker, wait_ms=2**31 - 1)
+    broker.pass_time(59)
+    assert not asked.done
+    broker.pass_time(2)
+    assert bases(answered(asked)[0]) == []
+    assert_nobody_parked(broker)
+
+
 def assert_nobody_parked(broker: Harbour) -> None:
     assert [partition for partition in broker.services.replicas if partition._fetches] == []
 
