@@ -44,7 +44,7 @@ class FolderSettings(Settings):
     )
     background_threads = integer(
         10,
-        "How many threads do what would block the loop: flushing, searches in cold data, deleting.",
+        "How many threads do what would block the loop.",
         at_least=1,
         dynamic=True,
     )
