@@ -75,8 +75,18 @@ def read_schemas(source: Path) -> dict[str, Json]:
         with zipfile.ZipFile(source) as jar:
             names = [name for name in jar.namelist() if re.fullmatch(r"common/\w+/\w+\.json", name)]
             texts = [jar.read(name).decode() for name in names]
-    schemas = [json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)) for text in texts]
+    schemas = [json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE), object_hook=_plain) for text in texts]
     return {schema["name"]: schema for schema in schemas}
+
+
+def _plain(value: Json) -> Json:
+    """A field as most schemas write it: some leave out the versions that the tag implies.
+
+    A default that is JSON's null, not the text "null", is left alone: Kafka's generator takes it for none given.
+    """
+    if "taggedVersions" in value:
+        value.setdefault("versions", value["taggedVersions"])
+    return value
 
 
 def valid_versions(schema: Json) -> Versions:

@@ -41,8 +41,10 @@ def jars() -> Path:
 
 @pytest.fixture(scope="module")
 def schemas(jars: Path) -> dict[str, Json]:
-    clients = read_schemas(jars / f"kafka-clients-{KAFKA_VERSION}.jar")
-    return clients | read_schemas(jars / f"kafka-metadata-{KAFKA_VERSION}.jar")
+    found: dict[str, Json] = {}
+    for part in ("clients", "metadata", "group-coordinator", "transaction-coordinator"):
+        found |= read_schemas(jars / f"kafka-{part}-{KAFKA_VERSION}.jar")
+    return found
 
 
 def test_apis_have_kafkas_keys_and_versions(schemas: dict[str, Json]) -> None:
@@ -196,6 +198,9 @@ def _java_class(cls: type, schemas: dict[str, Json]) -> str:
             return f"org.apache.kafka.common.metadata.{cls.__name__}"
         case "data":
             return f"org.apache.kafka.common.message.{cls.__name__}"
+        case "coordinator-key" | "coordinator-value":
+            part = "transaction" if cls.__name__.startswith("Transaction") else "group"
+            return f"org.apache.kafka.coordinator.{part}.generated.{cls.__name__}"
         case _:
             return f"org.apache.kafka.common.message.{cls.__name__}Data"
 

@@ -211,7 +211,11 @@ class _Compiler:
                 for index, field in enumerate(known):
                     where = f"{path}.{field.name}"
                     with source.block(f"{'el' if index else ''}if {tag} == {field.tag}:"):
-                        self.value(field.kind, f"{made}.{field.name}", where, self.version in field.nullable)
+                        target, nullable = f"{made}.{field.name}", self.version in field.nullable
+                        if isinstance(field.kind, Structure):
+                            self.nested(field.kind.cls, target, where, nullable, null="n <= 0")
+                        else:
+                            self.value(field.kind, target, where, nullable)
                         self.settle()
                         with source.block(f"if p != {stop}:"):
                             source.line(f"raise bad_tag({where!r})")
@@ -262,14 +266,14 @@ class _Compiler:
             source.line(f"{target} = {expression}")
             source.line("p = e")
 
-    def nested(self, cls: type, target: str, path: str, nullable: bool) -> None:
+    def nested(self, cls: type, target: str, path: str, nullable: bool, null: str = "n < 0") -> None:
         source = self.source
         if not nullable:
             source.line(f"{target} = {self.structure(cls, path)}")
             return
         source.run.append(("b", "n"))
         self.settle()
-        with source.block(self.null_or("n < 0", target, path, nullable)):
+        with source.block(self.null_or(null, target, path, nullable)):
             made = self.structure(cls, path)
             self.settle()
             source.line(f"{target} = {made}")

@@ -153,7 +153,10 @@ class _Compiler:
                 inner = source.name("value_parts")
                 source.line(f"{inner} = []")
                 self.writer = f"{inner}.append"
-                self.value(field.kind, value, where, self.version in field.nullable)
+                if isinstance(field.kind, Structure):
+                    self.nested(field.kind.cls, value, where, self.version in field.nullable, null=b"\0")
+                else:
+                    self.value(field.kind, value, where, self.version in field.nullable)
                 self.settle()
                 self.writer = f"{mine}.append"
                 source.line(f"s = join({inner})")
@@ -229,7 +232,8 @@ class _Compiler:
         else:
             source.line(f"{self.writer}(s)")
 
-    def nested(self, cls: type, value: str, path: str, nullable: bool) -> None:
+    def nested(self, cls: type, value: str, path: str, nullable: bool, null: bytes = b"\xff") -> None:
+        """A structure, behind a byte that tells it from `null` where it may be: -1, but 0 in a tagged field."""
         source = self.source
         made = source.name("o")
         source.line(f"{made} = {value}")
@@ -238,7 +242,7 @@ class _Compiler:
             return
         self.settle()
         with source.block(f"if {made} is None:"):
-            source.line(f'{self.writer}(b"\\xff")')
+            source.line(f"{self.writer}({null!r})")
         with source.block("else:"):
             source.line(f'{self.writer}(b"\\x01")')
             self.structure(cls, made, path)
