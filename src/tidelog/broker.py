@@ -144,6 +144,7 @@ class Broker:
         metadata = by_folder[config.metadata_folder]
         self._directories = tuple(by_folder[folder].directory_id for folder in config.folders)
         store.start()
+        folders.check_metadata(env, config.metadata_folder, store.found())
         if config.metadata_folder in new:
             values = [encode_record(record, 0) for record in default_bootstrap()]
             folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())

@@ -140,3 +140,19 @@ def test_every_file_damaged_in_every_way(tmp_path: Path, clean: bool) -> None:
                 shutil.copytree(tmp_path / "whole", folder)
                 check(folder, str((Path(parent) / name).relative_to(tmp_path / "whole")), damage, held)
                 shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("gone", ["__cluster_metadata-0", "__cluster_metadata-0 meta.properties bootstrap.checkpoint"])
+def test_a_folder_that_lost_its_metadata_is_refused_and_its_partitions_stay(tmp_path: Path, gone: str) -> None:
+    folder = tmp_path / "data"
+    written(folder, clean=True)
+    for name in gone.split():
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    broker = Tidelog(folder, SETTINGS)
+    with pytest.raises(AssertionError):
+        broker.start()
+    assert "restore the metadata log" in broker.said()
+    assert "Traceback" not in broker.said()
+    assert sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) == before

@@ -117,6 +117,19 @@ def format_metadata(
     env.disk.sync_folder(folder)
 
 
+def check_metadata(env: Environment, folder: str, partitions: Sequence[tuple[str, int]]) -> None:
+    """Refuse to begin a cluster anew beside partitions: without the metadata that named them, all would be strays."""
+    metadata = f"{folder}/{METADATA_FOLDER}"
+    names = env.disk.list_folder(metadata) if env.disk.exists(metadata) else []
+    if not partitions or any(name.endswith((".log", ".checkpoint")) for name in names):
+        return
+    topic, index = partitions[0]
+    raise FolderError(
+        f"{metadata} is empty, but there are folders of {len(partitions)} partitions, such as {topic}-{index}: restore "
+        f"the metadata log from a backup; to begin anew without these topics, move their folders away"
+    )
+
+
 def read_bootstrap(env: Environment, folder: str) -> list[bytes]:
     """The records that a new cluster starts with; none where there is no such file."""
     path = f"{folder}/{BOOTSTRAP}"
