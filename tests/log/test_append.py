@@ -7,6 +7,7 @@ from tests.batches import CONTROL, GZIP, LOG_APPEND_TIME, LZ4, ZSTD, Batch, Prod
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
 from tidelog.log.validate import RECORDS_MAX, RecordsRefused
+from tidelog.sim.disk import SimDisk
 from tidelog.wire.batch import read_header, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -229,3 +230,13 @@ def test_a_batch_of_more_records_than_anyone_sends_is_refused(shore: Shore) -> N
     with pytest.raises(KafkaError, match="1000001 records; 1000000 are allowed") as refused:
         send(log, claimed)
     assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_a_log_that_was_empty_knows_its_producers_without_reading_what_was_written(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"from nobody in particular")
+    assert isinstance(sim.disk, SimDisk)
+    sim.disk.flip_bit(log.segments[0].stem + ".log", 16, 17)  # its magic: whoever reads the batch takes the log offline
+    assert len(log.producers) == 0
+    sim.flush(log)
+    assert (log.recovery_point, log.offline) == (1, None)

@@ -271,6 +271,8 @@ class Log(ReadableLog):
         """The last segment, opened; the first one, made."""
         if self._segments:
             return recovery.open_last(self)
+        # Nothing was written yet, so that nobody is known: later that would have to be found by reading all of it.
+        self._producers = self.producers
         self._make_folder()
         return self._begin_segment(self.log_end, now_ms)
 
