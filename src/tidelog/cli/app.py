@@ -12,6 +12,7 @@ COMMANDS = {
     "topic": "tidelog.cli.topic:topic",
     "produce": "tidelog.cli.produce:produce",
     "consume": "tidelog.cli.consume:consume",
+    "group": "tidelog.cli.group:group",
     "log": "tidelog.cli.log:log",
     "bench": "tidelog.cli.bench:bench",
     "completion": "tidelog.cli.completion:completion",

@@ -36,3 +36,15 @@ def topic_names(context: click.Context, parameter: click.Parameter, incomplete: 
     except ClientError:
         return []
     return [topic.name for topic in found if topic.name.startswith(incomplete)]
+
+
+def group_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion: the groups of the broker, or none where nobody answers."""
+    from tidelog.client import ClientError
+    from tidelog.client.groups import Groups
+
+    try:
+        found = Groups(context.params.get("bootstrap") or "127.0.0.1:9092").names()
+    except ClientError:
+        return []
+    return [name for name in found if name.startswith(incomplete)]

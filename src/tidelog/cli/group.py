@@ -1,0 +1,209 @@
+"""`tidelog group`: list, describe, reset, delete consumer groups."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelog.cli.group_tables import (
+    behind,
+    change_rows,
+    change_to_json,
+    group_to_json,
+    member_rows,
+    progress_rows,
+    total_lag,
+)
+from tidelog.cli.options import bootstrap_option, group_names, json_option
+from tidelog.cli.show import show_json, show_table
+
+if TYPE_CHECKING:
+    from tidelog.client.groups import Shift
+    from tidelog.client.start import Start
+
+TO = (
+    "earliest, latest, an offset (42), the last of each partition (-10), a time ago (15m, 2h, 1d) or a time "
+    "(2026-01-31T12:00)"
+)
+
+
+@click.group()
+def group() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@group.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(["stable", "rebalancing", "empty", "dead"]),
+    help="Only these.",
+)
+@click.option(
+    "--type", "types", multiple=True, type=click.Choice(["classic", "consumer"]), help="Only groups of this protocol."
+)
+@bootstrap_option
+@json_option
+def list_groups(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """List the groups: their state, protocol and number of members.
+
+    \b
+    Examples:
+      tidelog group list
+      tidelog group list --state empty --json | jq -r .[].group
+      tidelog group list --type consumer
+    """
+    from tidelog.client.groups import Groups
+
+    every = Groups(bootstrap).all()
+    found = [each for each in every if (not states or each.state in states) and (not types or each.type in types)]
+    if as_json:
+        show_json([{"group": g.name, "state": g.state, "type": g.type, "members": len(g.members)} for g in found])
+    elif found:
+        rows = [(g.name, g.state, g.type, len(g.members)) for g in found]
+        show_table(["Group", "State", "Type", "Members"], rows, right=(3,))
+    elif every:
+        click.echo(f"None of the {len(every)} groups is like that.", err=True)
+    else:
+        click.echo("No groups yet. A consumer makes one when it subscribes with a group.id.", err=True)
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=group_names)
+@bootstrap_option
+@json_option
+def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show members, what each has, committed offsets, and how far behind the group is: in messages and in time.
+
+    \b
+    Examples:
+      tidelog group describe billing
+      tidelog group describe billing --json | jq .lag
+    """
+    from tidelog.client.groups import Groups
+
+    groups = Groups(bootstrap)
+    found = [groups.group(name) for name in names]
+    told = [(each, groups.progress(each)) for each in found]
+    if as_json:
+        show_json([group_to_json(each, progress) for each, progress in told])
+        return
+    for each, progress in told:
+        count = len(each.members)
+        click.secho(each.name, bold=True, nl=False)
+        click.echo(
+            f"  {each.state}, {each.type}{f' ({each.assignor})' if each.assignor else ''}, "
+            f"{count} member{'' if count == 1 else 's'}, coordinator {each.coordinator}"
+        )
+        click.echo(f"  {behind(total_lag(progress), max((p.behind_ms or 0 for p in progress), default=0))}")
+        if each.members:
+            show_table(["Member", "Client", "Host", "Instance", "Partitions"], member_rows(each))
+        if progress:
+            headings = ["Topic", "Partition", "Committed", "End", "Lag", "Behind", "Member"]
+            show_table(headings, progress_rows(each, progress), right=(1, 2, 3, 4, 5))
+
+
+@group.command()
+@click.argument("name", shell_complete=group_names)
+@click.option("--to", metavar="WHERE", help=f"Where to go on: {TO}.")
+@click.option("--shift", type=int, metavar="N", help="So many messages on from where it is; back where negative.")
+@click.option("--topic", "-t", "topics", multiple=True, metavar="TOPIC[:P,P...]",
+              help="Only this topic, or these partitions of it; everything that was committed otherwise.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@bootstrap_option
+@json_option
+def reset(
+    name: str,
+    to: str | None,
+    shift: int | None,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Set where a group goes on. Its consumers must be stopped.
+
+    Offsets that a partition doesn't hold (any more, or yet) become the nearest that it does.
+
+    \b
+    Examples:
+      tidelog group reset billing --to earliest --dry-run
+      tidelog group reset billing --to 2h --topic orders
+      tidelog group reset billing --to 1200 --topic orders:0,3
+      tidelog group reset billing --shift -100 --yes
+    """
+    from tidelog.client.groups import Groups
+
+    where = _where(to, shift)
+    groups = Groups(bootstrap)
+    changes = groups.plan(name, where, [_topic(text) for text in topics])
+    told = {"group": name, "changed": not dry_run, "offsets": [change_to_json(change) for change in changes]}
+    if not as_json:
+        show_table(["Topic", "Partition", "Old", "New", "Change"], change_rows(changes), right=(1, 2, 3, 4))
+    if not dry_run:
+        if not yes and sys.stdin.isatty():
+            click.confirm(f"Set group {name} to these offsets?", abort=True)
+        groups.reset(name, changes)
+    if as_json:
+        show_json(told)
+    elif dry_run:
+        click.echo("Nothing was changed: this was a dry run.", err=True)
+    else:
+        click.echo(f"Reset group {name}.")
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=group_names)
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@bootstrap_option
+@json_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
+    """Delete groups and their committed offsets. Their consumers must be stopped.
+
+    \b
+    Examples:
+      tidelog group delete billing
+      tidelog group delete billing mailing --yes
+    """
+    from tidelog.client.groups import Groups
+
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)}, with the memory of what was consumed?", abort=True)
+    groups = Groups(bootstrap)
+    for name in names:
+        groups.delete(name)
+        if not as_json:
+            click.echo(f"Deleted group {name}.")
+    if as_json:
+        show_json({"deleted": list(names)})
+
+
+def _where(to: str | None, shift: int | None) -> "Start | Shift":
+    from datetime import datetime
+
+    from tidelog.client.groups import Shift
+    from tidelog.client.start import Start
+
+    if (to is None) == (shift is None):
+        raise click.UsageError("give one of --to and --shift: where to go on, or how far from where it is")
+    if shift is not None:
+        return Shift(shift)
+    text = {"earliest": "beginning", "latest": "end"}.get(to or "", to or "")
+    try:
+        return Start.parse(text, datetime.now().astimezone())
+    except ValueError:
+        raise click.BadParameter(f"{to!r} is no place to go on from: use {TO}", param_hint="--to") from None
+
+
+def _topic(text: str) -> tuple[str, list[int]]:
+    name, colon, numbers = text.partition(":")
+    try:
+        partitions = [int(number) for number in numbers.split(",")] if colon else []
+    except ValueError:
+        partitions = [-1]
+    if not name or any(number < 0 for number in partitions):
+        raise click.BadParameter(f"{text!r}: expected a topic, as in orders, or orders:0,3", param_hint="--topic")
+    return name, partitions

@@ -1,0 +1,308 @@
+"""Consumer groups: listed, described with how far behind they are, set to other offsets, deleted."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka.admin
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+
+from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
+from tidelog.client.errors import ClientError, from_kafka
+from tidelog.client.lag import first_unread_ms
+from tidelog.client.start import Start
+
+library: Any = confluent_kafka.admin  # its own types are partial, so they end here
+
+DESCRIBED_AT_ONCE = 100
+STATES = ("stable", "rebalancing", "empty", "dead")
+TYPES = ("classic", "consumer")
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    partitions: list[Place]
+    target: list[Place] | None = None
+    """Where the broker is still moving partitions: what the member will have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: str
+    """One of STATES. The library has one word for the steps of a rebalance, so have we."""
+    type: str
+    """classic, or consumer (KIP-848)."""
+    assignor: str = ""
+    coordinator: str = ""
+    members: list[Member] = field(default_factory=list[Member])
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a group has come in one partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    start: int | None
+    end: int | None
+    """None where the partition is gone, or can't be reached."""
+    behind_ms: int | None = None
+    """How long ago the first record that isn't consumed yet was written; 0 where there is none."""
+
+    @property
+    def lag(self) -> int | None:
+        """Messages up to the end; deleted ones can't be consumed any more and don't count."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - max(self.committed, self.start or 0), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a reset does to one partition."""
+
+    topic: str
+    partition: int
+    old: int | None
+    new: int
+
+
+class Groups:
+    """A connection for the administration of groups; every failure is a ClientError."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        knock(bootstrap)
+        self._client: Any = library.AdminClient(settings(bootstrap))
+
+    def names(self) -> list[str]:
+        return sorted(each.group_id for each in self._listed())
+
+    def all(self) -> list[Group]:
+        """Every group with its members, by name."""
+        names = self.names()
+        found: list[Group] = []
+        for place in range(0, len(names), DESCRIBED_AT_ONCE):
+            found += self._described(names[place : place + DESCRIBED_AT_ONCE])
+        return found
+
+    def group(self, name: str) -> Group:
+        [found] = self._described([name])
+        if found.state == "dead":
+            raise unknown_group(name)
+        return found
+
+    def progress(self, group: Group) -> list[Progress]:
+        """Every partition that the group has an offset of or a member for: committed, end, lag, and time behind."""
+        committed = self.committed(group.name)
+        assigned = {place for member in group.members for place in member.partitions}
+        places = sorted(assigned | committed.keys())
+        starts = self._offsets(places, library.OffsetSpec.earliest())
+        ends = self._offsets(places, library.OffsetSpec.latest())
+        found = [
+            Progress(
+                *place, committed.get(place), starts.get(place), ends.get(place), 0 if place in committed else None
+            )
+            for place in places
+        ]
+        unread = {(p.topic, p.partition): p.committed or 0 for p in found if p.lag}
+        behind_ms = first_unread_ms(self._bootstrap, unread)
+        return [
+            Progress(p.topic, p.partition, p.committed, p.start, p.end, behind_ms.get((p.topic, p.partition)))
+            if p.lag or p.lag is None
+            else p
+            for p in found
+        ]
+
+    def committed(self, name: str) -> dict[Place, int]:
+        """The offsets that a group committed; none for a group that isn't there."""
+        asked = [ConsumerGroupTopicPartitions(name)]
+        answer = self._client.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[name]
+        found = self._wait(answer, f"ask for the offsets of group {name}").topic_partitions or ()
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def plan(self, name: str, where: "Start | Shift", topics: Sequence[tuple[str, Sequence[int]]] = ()) -> list[Change]:
+        """What a reset would change, and where to; ClientError where the group has members.
+
+        `topics` with their partitions (none: all of them); without, everything that the group has an offset of. An
+        offset outside of what a partition holds becomes the nearest one that it does.
+        """
+        self._refuse_members(name)
+        committed = self.committed(name)
+        places = self._chosen(topics) if topics else sorted(committed)
+        if not places:
+            raise ClientError(
+                f"group {name} has no offsets to reset", "name the topics to begin with: --topic NAME, once for each"
+            )
+        starts = self._offsets(places, library.OffsetSpec.earliest())
+        ends = self._offsets(places, library.OffsetSpec.latest())
+        wanted = self._wanted(where, places, committed, starts, ends)
+        return [
+            Change(*place, committed.get(place), min(max(wanted[place], starts[place]), ends[place]))
+            for place in places
+            if place in starts and place in ends
+        ]
+
+    def reset(self, name: str, changes: Iterable[Change]) -> None:
+        offsets = [TopicPartition(each.topic, each.partition, each.new) for each in changes]
+        asked = [ConsumerGroupTopicPartitions(name, offsets)]
+        answer = self._client.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[name]
+        doing = f"reset group {name}"
+        for done in self._wait(answer, doing).topic_partitions or ():
+            if done.error is None:
+                continue
+            if done.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS):
+                raise members_in_the_way(name, "it got members just now")
+            raise from_kafka(done.error, self._bootstrap, f"{doing}: {done.topic}-{done.partition}")
+
+    def delete(self, name: str) -> None:
+        answer = self._client.delete_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name]
+        try:
+            answer.result(REQUEST_TIMEOUT_S * 2)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                raise unknown_group(name) from None
+            if code == KafkaError.NON_EMPTY_GROUP:
+                raise members_in_the_way(name, "it has members") from None
+            raise from_kafka(error, self._bootstrap, f"delete group {name}") from None
+
+    def _listed(self) -> list[Any]:
+        found = self._wait(self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "list the groups")
+        for error in found.errors or ():
+            raise from_kafka(error, self._bootstrap, "list the groups")
+        return found.valid or []
+
+    def _described(self, names: list[str]) -> list[Group]:
+        if not names:
+            return []
+        answers = self._client.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S)
+        return [_group(name, self._wait(answers[name], f"describe group {name}")) for name in names]
+
+    def _refuse_members(self, name: str) -> None:
+        [group] = self._described([name])
+        if group.members:
+            count = len(group.members)
+            raise members_in_the_way(name, f"it has {count} member{'s' if count != 1 else ''} and is {group.state}")
+
+    def _chosen(self, topics: Sequence[tuple[str, Sequence[int]]]) -> list[Place]:
+        there = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        places: set[Place] = set()
+        for topic, partitions in topics:
+            if topic not in there:
+                raise ClientError(f"there is no topic {topic}", "`tidelog topic list` shows the topics there are")
+            count = len(there[topic].partitions)
+            for partition in partitions:
+                if partition >= count:
+                    raise ClientError(f"{topic} has no partition {partition}: it has {count}, numbered from 0")
+            places |= {(topic, partition) for partition in (partitions or range(count))}
+        return sorted(places)
+
+    def _wanted(
+        self,
+        where: "Start | Shift",
+        places: list[Place],
+        committed: dict[Place, int],
+        starts: dict[Place, int],
+        ends: dict[Place, int],
+    ) -> dict[Place, int]:
+        if isinstance(where, Shift):
+            missing = [place for place in places if place not in committed]
+            if missing:
+                topic, partition = missing[0]
+                raise ClientError(
+                    f"the group has no offset in {topic}-{partition} that could be shifted", "use --to there"
+                )
+            return {place: committed[place] + where.by for place in places}
+        if where.kind == "offset":
+            return dict.fromkeys(places, where.value)
+        if where.kind == "time":
+            found = self._offsets(places, library.OffsetSpec.for_timestamp(where.value))
+            return {place: ends.get(place, 0) if found.get(place, -1) < 0 else found[place] for place in places}
+        if where.kind == "last":
+            return {place: ends.get(place, 0) - where.value for place in places}
+        return starts if where.kind == "beginning" else ends
+
+    def _offsets(self, places: Iterable[Place], which: object) -> dict[Place, int]:
+        """The offsets of those partitions that are there."""
+        asked = {TopicPartition(*place): which for place in places}
+        if not asked:
+            return {}
+        found: dict[Place, int] = {}
+        for place, answer in self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                found[place.topic, place.partition] = answer.result(REQUEST_TIMEOUT_S * 2).offset
+            except KafkaException as error:
+                if error.args[0].code() not in GONE:
+                    raise from_kafka(error, self._bootstrap, f"ask for the offsets of {place.topic}") from None
+        return found
+
+    def _wait(self, answer: Any, doing: str) -> Any:
+        try:
+            return answer.result(REQUEST_TIMEOUT_S * 2)
+        except KafkaException as error:
+            raise from_kafka(error, self._bootstrap, doing) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """So many messages on, or back where negative."""
+
+    by: int
+
+
+GONE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+)
+
+
+def unknown_group(name: str) -> ClientError:
+    return ClientError(f"there is no group {name}", "`tidelog group list` shows the groups there are")
+
+
+def members_in_the_way(name: str, why: str) -> ClientError:
+    return ClientError(
+        f"group {name} can't be changed: {why}",
+        f"stop its consumers first; `tidelog group describe {name}` shows where they run. One that died is let go of "
+        "after its session timeout",
+    )
+
+
+def _group(name: str, found: Any) -> Group:
+    kind = found.type.name.lower()
+    coordinator = f"{found.coordinator.host}:{found.coordinator.port}" if found.coordinator else ""
+    members = sorted((_member(member) for member in found.members), key=lambda member: (member.client_id, member.id))
+    return Group(name, _state(found.state.name), kind, found.partition_assignor, coordinator, members)
+
+
+def _state(name: str) -> str:
+    """UNKNOWN is what the library makes of Assigning and Reconciling."""
+    return name.lower() if name in ("STABLE", "EMPTY", "DEAD") else "rebalancing"
+
+
+def _member(found: Any) -> Member:
+    partitions = _places(found.assignment)
+    target = None if found.target_assignment is None else _places(found.target_assignment)
+    return Member(
+        id=found.member_id,
+        client_id=found.client_id,
+        host=found.host.lstrip("/"),
+        instance_id=found.group_instance_id or None,
+        partitions=partitions,
+        target=target if target != partitions else None,
+    )
+
+
+def _places(assignment: Any) -> list[Place]:
+    return sorted((each.topic, each.partition) for each in assignment.topic_partitions)
