@@ -19,6 +19,7 @@ from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller import brokers, producer_ids
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
+from tidelog.coordinator.group.coordinator import group_coordinator
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
@@ -101,6 +102,7 @@ class Broker:
             ),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
+            groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
         )
         started: Promise[None] = Promise()
 
@@ -115,6 +117,7 @@ class Broker:
                 self._server.start()
                 started.resolve(None)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, replicas.open_found)
+                self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.groups.shards.load_rest)
 
         def leading(promise: Promise[None]) -> None:
             if failing(promise):
@@ -270,6 +273,7 @@ class Broker:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return
             server.close()
+            self.services.groups.shards.close()
             self._leave().on_done(lambda _: self._close(stopped))
 
         drain()

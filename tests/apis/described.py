@@ -60,5 +60,6 @@ def context(
         fetch_sessions=nothing,
         deadlines=nothing,
         endpoints={},
+        groups=nothing,
     )
     return Context(services, version, "tester", "127.0.0.1", listener, 1, 1)

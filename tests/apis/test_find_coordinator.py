@@ -4,8 +4,9 @@ import pytest
 
 from tests.apis.described import LEADER, context, image, topic
 from tidelog.apis import find_coordinator
-from tidelog.apis.internal_topics import creatable, partition_of
+from tidelog.apis.internal_topics import creatable
 from tidelog.config import BrokerConfig
+from tidelog.coordinator.placement import partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 

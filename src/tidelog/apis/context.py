@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidelog.apis.producer_ids import ProducerIds
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.controller import Controller
+    from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.env import Environment
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
@@ -46,6 +47,7 @@ class Services:
     fetch_sessions: FetchSessions
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]
+    groups: GroupCoordinator
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidelog.apis.create_topics import make_topics
-from tidelog.apis.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, creatable, partition_of
+from tidelog.apis.internal_topics import creatable
 from tidelog.apis.nodes import NO_NODE, endpoint_of
+from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

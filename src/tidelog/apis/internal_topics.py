@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
 
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
 BROKERS_DEFAULT = -1
 
 
@@ -60,14 +59,3 @@ def _within(config: BrokerConfig, name: str, at_most: int) -> int:
 
 def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
     return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """The partition that holds the state of a group or transactional id: Java's String.hashCode, modulo."""
-    number = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for place in range(0, len(units), 2):
-        number = (31 * number + (units[place] << 8 | units[place + 1])) & 0xFFFF_FFFF
-    if number >= 1 << 31:
-        number = (1 << 32) - number
-    return number % partitions if number < 1 << 31 else 0

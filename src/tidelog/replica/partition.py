@@ -138,6 +138,23 @@ class Partition:
             self.advance()
         return appended
 
+    def append_own(self, data: memoryview, epoch: int, now_ms: int) -> int:
+        """Append a batch of this broker's own, offsets and epoch set, while it leads in `epoch`; the next offset."""
+        log = self.log
+        self.check_leader(epoch)
+        if len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr():
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if len(data) > log.config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{log.place}: a batch of {len(data)} bytes; max.message.bytes is {log.config.max_message_bytes}",
+            )
+        _, next_offset = log.append_records(data, 0, len(data), now_ms)
+        if log.durable_end != log.log_end:
+            self._commit.request(log)
+        self.advance()
+        return next_offset
+
     def wait_for_ack(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
         """Call `complete` once everything below `next_offset` is committed, or can't be any more."""
         if self.deleted:

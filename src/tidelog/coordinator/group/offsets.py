@@ -1,0 +1,74 @@
+"""Committed offsets, record by record: plain ones count at once, those of a transaction when its marker says so."""
+
+from __future__ import annotations
+
+from immutables import Map
+
+from tidelog.coordinator.entry import Marker
+from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets
+from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
+
+_NO_GROUPS: Map[str, Offsets] = Map()
+_NOBODY: frozenset[int] = frozenset()
+
+
+def replay(
+    state: GroupsState, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int
+) -> GroupsState:
+    """A record at `offset` of the log; `producer_id >= 0`: part of that producer's transaction."""
+    partition = key.topic, key.partition
+    if value is None:
+        return _without(state, key.group, partition)
+    committed = CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+        offset,
+    )
+    if producer_id >= 0:
+        return _pend(state, producer_id, key.group, partition, committed)
+    known = state.offsets.get(key.group, NO_OFFSETS)
+    return state.with_offsets(state.offsets.set(key.group, known.set(partition, committed)))
+
+
+def replay_marker(state: GroupsState, marker: Marker) -> GroupsState:
+    """A transaction ended: what it wrote counts, unless a plain commit came after it; or it is forgotten."""
+    by_group = state.pending.get(marker.producer_id)
+    if by_group is None:
+        return state
+    offsets, writers = state.offsets, state.writers
+    for group_id, pending in by_group.items():
+        left = writers[group_id] - {marker.producer_id}
+        writers = writers.set(group_id, left) if left else writers.delete(group_id)
+        if marker.committed:
+            known = offsets.get(group_id, NO_OFFSETS).mutate()
+            for partition, committed in pending.items():
+                before = known.get(partition)
+                if before is None or committed.record_offset > before.record_offset:
+                    known[partition] = committed
+            offsets = offsets.set(group_id, known.finish())
+    return GroupsState(state.groups, offsets, state.pending.delete(marker.producer_id), writers)
+
+
+def _pend(
+    state: GroupsState, producer_id: int, group_id: str, partition: tuple[str, int], committed: CommittedOffset
+) -> GroupsState:
+    by_group = state.pending.get(producer_id, _NO_GROUPS)
+    pending = by_group.get(group_id, NO_OFFSETS).set(partition, committed)
+    writers = state.writers
+    if group_id not in by_group:
+        writers = writers.set(group_id, writers.get(group_id, _NOBODY) | {producer_id})
+    return GroupsState(
+        state.groups, state.offsets, state.pending.set(producer_id, by_group.set(group_id, pending)), writers
+    )
+
+
+def _without(state: GroupsState, group_id: str, partition: tuple[str, int]) -> GroupsState:
+    known = state.offsets.get(group_id)
+    if known is None or partition not in known:
+        return state
+    left = known.delete(partition)
+    return state.with_offsets(state.offsets.set(group_id, left) if left else state.offsets.delete(group_id))

@@ -1,0 +1,153 @@
+"""One partition of an internal topic that this broker leads: its coordinator's state, run as a machine.
+
+A request becomes `submit(decide)`: the decision sees the newest state, its records are appended and folded at once,
+and its answer leaves when the high watermark has passed them. Readers look at `state`, which is committed. `live` is
+what isn't in the log (who waits, timers): made when the log was read to its end, dropped when leadership ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tidelog.coordinator.entry import Entry, LogEntry, Marker
+from tidelog.coordinator.shard_log import ShardLog
+from tidelog.machine.machine import Fold, Machine
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.env import Environment
+    from tidelog.env.loop import Timer
+    from tidelog.env.promise import Promise
+    from tidelog.replica.partition import Partition
+    from tidelog.wire.records.coordinator import RecordTypes
+
+S = TypeVar("S")
+L = TypeVar("L")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[S, L]):
+    """What runs on the partitions of one internal topic."""
+
+    topic: str
+    types: RecordTypes
+    empty: S
+    fold: Fold[S, LogEntry]
+    make_live: Callable[[Shard[S, L]], L]
+    codec: Callable[[], int] = lambda: 0
+    """The compression of what is written."""
+
+
+class Shard(Generic[S, L]):
+    """State of the keys of one partition. `epoch` is the leader epoch in which it was loaded, and decides."""
+
+    __slots__ = ("_awaited", "_failed", "clock", "epoch", "index", "live", "machine", "partition")
+
+    live: L
+
+    def __init__(
+        self,
+        kind: Kind[S, L],
+        partition: Partition,
+        env: Environment,
+        failed: Callable[[Shard[S, L]], None],
+    ) -> None:
+        self.index = partition.index
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        self.clock = env.clock
+        self._failed = failed
+        self._awaited = -1
+        self.machine: Machine[S, LogEntry] = Machine(
+            kind.empty,
+            kind.fold,
+            ShardLog(partition, kind.types, kind.codec),
+            _publish_nothing,
+            env.clock,
+            env.loop,
+            ErrorCode.NOT_COORDINATOR,
+        )
+
+    @property
+    def state(self) -> S:
+        """What is committed: for readers."""
+        return self.machine.committed
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is loaded, and neither lost its leadership nor its log."""
+        return self.machine.epoch is not None
+
+    def submit(
+        self,
+        decide: Callable[[S, int], tuple[Sequence[Entry], T]],
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> Promise[T]:
+        """`decide(newest state, now_ms)`; the answer comes when its entries are committed.
+
+        All entries go into one batch: all or none of them count. A KafkaError that `decide` raises fails the promise,
+        and so does a failed append, after which the state is what it was. `producer` is the (id, epoch) of the
+        transaction that the entries are part of.
+        """
+        if producer is not None:
+            decide = self._within(decide, *producer)
+        return self._written(self.machine.submit(decide))
+
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
+    ) -> Promise[None]:
+        """Write the marker: what the producer's transaction wrote here counts from now on, or never will."""
+        marker = Marker(producer_id, producer_epoch, commit, coordinator_epoch)
+
+        def decide(state: S, now_ms: int) -> tuple[Sequence[LogEntry], None]:
+            self._check_producer(producer_id, producer_epoch)
+            return (marker,), None
+
+        return self._written(self.machine.submit(decide))
+
+    def schedule(self, delay_s: float, action: Callable[[], None]) -> Timer:
+        """Run `action` later, unless the leader epoch is over by then."""
+        return self.machine.schedule(delay_s, action)
+
+    def _written(self, promise: Promise[T]) -> Promise[T]:
+        end = self.partition.log.log_end
+        if end != self._awaited:
+            self._awaited = end
+            self.partition.wait_for_ack(end, self._acked)
+        return promise
+
+    def _acked(self, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self.machine.commit(self.partition.high_watermark)
+        elif self.machine.epoch is not None:
+            self._failed(self)
+
+    def _within(
+        self, decide: Callable[[S, int], tuple[Sequence[Entry], T]], producer_id: int, producer_epoch: int
+    ) -> Callable[[S, int], tuple[Sequence[Entry], T]]:
+        """The same decision, its entries part of a transaction."""
+
+        def inside(state: S, now_ms: int) -> tuple[Sequence[Entry], T]:
+            self._check_producer(producer_id, producer_epoch)
+            entries, answer = decide(state, now_ms)
+            stamped = [entry._replace(producer_id=producer_id, producer_epoch=producer_epoch) for entry in entries]
+            return stamped, answer
+
+        return inside
+
+    def _check_producer(self, producer_id: int, producer_epoch: int) -> None:
+        """An epoch that the log has seen the end of writes nothing more."""
+        known = self.partition.log.producers.get(producer_id)
+        if known is not None and producer_epoch < known.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {known.epoch} by now; epoch {producer_epoch} is too old",
+            )
+
+
+def _publish_nothing(state: object, records: Sequence[object]) -> None:
+    """Readers look at the state themselves."""

@@ -1,0 +1,212 @@
+"""The shards of one internal topic: loaded when this broker comes to lead a partition, unloaded when it no longer does.
+
+A partition is loaded when one of its keys is first asked for, at once where its log is small; the others follow in the
+background, one chunk a turn of the loop, whoever is asked for first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tidelog.coordinator.loading import Loading
+from tidelog.coordinator.placement import partition_of
+from tidelog.coordinator.shard import Kind, Shard
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
+
+if TYPE_CHECKING:
+    from tidelog.env import Environment
+    from tidelog.metadata.follow import Follower
+    from tidelog.metadata.image import ClusterImage
+    from tidelog.replica.replicas import Replicas
+
+S = TypeVar("S")
+L = TypeVar("L")
+
+log = logging.getLogger("tidelog.coordinator")
+
+
+class Shards(Generic[S, L]):
+    """Every shard that this broker leads, by partition. `on_load` and `on_unload` are told of each."""
+
+    def __init__(
+        self, kind: Kind[S, L], node_id: int, env: Environment, replicas: Replicas, metadata: Follower
+    ) -> None:
+        self.kind = kind
+        self.on_load: list[Callable[[Shard[S, L]], None]] = []
+        self.on_unload: list[Callable[[Shard[S, L]], None]] = []
+        self._node_id = node_id
+        self._env = env
+        self._replicas = replicas
+        self._metadata = metadata
+        self._shards: dict[int, Shard[S, L]] = {}
+        self._loading: dict[int, Loading[S, L]] = {}
+        self._queue: deque[int] = deque()
+        self._working = False
+        self._closed = False
+        metadata.subscribe(self._image_changed)
+
+    # -- asking
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has; 0 where it isn't there yet."""
+        topic = self._metadata.image.topics.get(self.kind.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    def of(self, key: str) -> Shard[S, L]:
+        """The shard that holds the state of `key`.
+
+        Raises COORDINATOR_NOT_AVAILABLE where the topic isn't there yet, NOT_COORDINATOR where another broker leads,
+        COORDINATOR_LOAD_IN_PROGRESS while the log is being read.
+        """
+        count = self.partitions
+        if not count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.kind.topic} isn't there yet")
+        return self.at(partition_of(key, count))
+
+    def at(self, index: int) -> Shard[S, L]:
+        """The shard of a partition; raises as `of` does."""
+        shard = self._shards.get(index)
+        if shard is None:
+            shard = self._load_first(index)
+        if not shard.leads:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.kind.topic}-{index} can't be used: see the log")
+        return shard
+
+    def loaded(self) -> Iterator[Shard[S, L]]:
+        """Those that decide now."""
+        return (shard for shard in list(self._shards.values()) if shard.leads)
+
+    def all(self) -> Iterator[Shard[S, L]]:
+        """Every shard led here; raises COORDINATOR_LOAD_IN_PROGRESS where one is still being read."""
+        for index in self._led():
+            try:
+                yield self.at(index)
+            except KafkaError as error:
+                if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+
+    def load_rest(self) -> None:
+        """Load, in the background, what nobody asked for."""
+        for index in self._led():
+            if index not in self._shards and index not in self._loading:
+                self._loading_of(index)
+
+    def close(self) -> None:
+        """The broker stops: nothing is decided any more, and no timer fires."""
+        self._closed = True
+        for index in list(self._shards):
+            self._unload(index)
+        self._loading.clear()
+
+    # -- loading
+
+    def _led(self) -> list[int]:
+        topic = self._metadata.image.topics.get(self.kind.topic)
+        partitions = () if topic is None else topic.partitions
+        return [index for index, image in enumerate(partitions) if image.leader == self._node_id]
+
+    def _load_first(self, index: int) -> Shard[S, L]:
+        """The shard, if it can be read at once; else it goes to the front of those that are being read."""
+        image = self._metadata.image.partition(self.kind.topic, index)
+        if self._closed or image is None or image.leader != self._node_id:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        loading = self._loading.get(index)
+        if loading is None:
+            loading = self._loading_of(index)
+            if loading is not None and self._step(index, loading):
+                self._step(index, loading)
+        if index in self._shards:
+            return self._shards[index]
+        self._queue.appendleft(index)
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _loading_of(self, index: int) -> Loading[S, L] | None:
+        try:
+            partition = self._replicas.get(self.kind.topic, index)
+            partition.check_leader()
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        shard = Shard(self.kind, partition, self._env, self._failed)
+        loading = self._loading[index] = Loading(self.kind, shard)
+        self._queue.append(index)
+        self._work_later()
+        return loading
+
+    def _work_later(self) -> None:
+        if not self._working:
+            self._working = True
+            self._env.loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        """One chunk a turn."""
+        self._working = False
+        while self._queue:
+            loading = self._loading.get(self._queue[0])
+            if loading is not None and self._step(self._queue[0], loading):
+                self._work_later()
+                return
+            self._queue.popleft()
+
+    def _step(self, index: int, loading: Loading[S, L]) -> bool:
+        """Read a chunk; whether there is more to read."""
+        shard = loading.shard
+        try:
+            if not loading.step():
+                return True
+        except (KafkaError, MalformedError) as error:
+            log.error("%s-%d can't be loaded, its keys have no coordinator: %s", self.kind.topic, index, error)
+            del self._loading[index]
+            self._shards[index] = shard
+            return False
+
+        def committed(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE and self._loading.get(index) is loading:
+                self._begin(index, shard)
+
+        shard.partition.wait_for_ack(shard.partition.log.log_end, committed)
+        return False
+
+    def _begin(self, index: int, shard: Shard[S, L]) -> None:
+        del self._loading[index]
+        shard.machine.lead(shard.epoch)
+        shard.live = self.kind.make_live(shard)
+        self._shards[index] = shard
+        for told in self.on_load:
+            told(shard)
+
+    # -- unloading
+
+    def _failed(self, shard: Shard[S, L]) -> None:
+        """Its log went offline, or its leadership ended: nothing more is decided. Who waits is told to look again."""
+        if self._shards.get(shard.index) is shard and shard.leads:
+            self._stop(shard)
+
+    def _unload(self, index: int) -> None:
+        self._loading.pop(index, None)
+        shard = self._shards.pop(index, None)
+        if shard is not None and shard.leads:
+            self._stop(shard)
+
+    def _stop(self, shard: Shard[S, L]) -> None:
+        shard.machine.unload()
+        for told in self.on_unload:
+            told(shard)
+
+    def _image_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
+    ) -> None:
+        before, after = old.topics.get(self.kind.topic), new.topics.get(self.kind.topic)
+        if before is after or before is None:
+            return
+        for index in {*self._shards, *self._loading}:
+            known = self._shards[index] if index in self._shards else self._loading[index].shard
+            image = new.partition(self.kind.topic, index)
+            gone = after is None or after.id != known.partition.topic_id
+            if gone or image is None or image.leader != self._node_id or image.leader_epoch != known.epoch:
+                self._unload(index)
+                if not gone and image is not None and image.leader == self._node_id and not self._closed:
+                    self._loading_of(index)
