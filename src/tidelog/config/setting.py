@@ -14,6 +14,7 @@ Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
 
 
 class Type(IntEnum):
@@ -221,7 +222,7 @@ def optional_long(default: int | None, doc: str, *, dynamic: bool = False) -> in
     return declared
 
 
-def double(default: float, doc: str, *, at_least: int, at_most: int, dynamic: bool = False) -> float:
+def double(default: float, doc: str, *, at_least: int, at_most: float, dynamic: bool = False) -> float:
     declared: Any = Setting(Type.DOUBLE, default, doc, at_least=at_least, at_most=at_most, dynamic=dynamic)
     return declared
 

@@ -1,6 +1,7 @@
 """Settings of a broker's storage: folders, segments, retention, flushing, compaction, and what topics fall back to."""
 
 from tidelog.config.setting import (
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     Settings,
@@ -29,6 +30,25 @@ from tidelog.config.topic import (
 class FolderSettings(Settings):
     """Where the data lies, and how it is looked after."""
 
+    log_cleaner_enable = boolean(True, "Compact topics whose `cleanup.policy` asks for it; without it they only grow.")
+    log_cleaner_threads = integer(
+        1, "How many logs are compacted at once, each in a child process of its own.", at_least=0
+    )
+    log_cleaner_backoff_ms = long(15_000, "How long to wait when no log is due for compaction.", at_least=0)
+    log_cleaner_dedupe_buffer_size = long(
+        134_217_728,
+        "Memory for the keys of what is compacted, of all child processes together, at about 200 bytes a key; a log "
+        "with more keys is compacted in several passes.",
+    )
+    log_cleaner_io_buffer_load_factor = double(0.9, "How full the memory for keys may become.", at_least=0, at_most=1)
+    log_cleaner_io_buffer_size = integer(
+        524_288,
+        "How much is read at a time, by all child processes together; a larger batch is read whole.",
+        at_least=0,
+    )
+    log_cleaner_io_max_bytes_per_second = double(
+        DOUBLE_MAX, "Compaction reads and writes no more than this a second.", at_least=0, at_most=DOUBLE_MAX
+    )
     log_dir = names(("data",), "The folder of the data, where `log.dirs` isn't set.", filled=True)
     log_dirs = optional_names("The folders of the data; partitions are spread over them.")
     log_flush_offset_checkpoint_interval_ms = integer(

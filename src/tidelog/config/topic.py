@@ -164,6 +164,11 @@ class TopicConfig(Settings):
         return "delete" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which segments roll: what is to be compacted by then must not be in the one that is written."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+    @property
     def segment_size(self) -> int:
         """The size at which segments roll."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes

@@ -1,4 +1,4 @@
-"""The only doors to the outside: clock, loop, disk, network, randomness.
+"""The only doors to the outside: clock, loop, disk, network, randomness, child processes.
 
 Everything above takes an `Environment` and touches nothing else of the operating system, so the same code runs in
 production (`tidelog.env.real`) and, seeded and on virtual time, in the simulator (`tidelog.sim`).
@@ -6,13 +6,14 @@ production (`tidelog.env.real`) and, seeded and on virtual time, in the simulato
 
 from dataclasses import dataclass
 
+from tidelog.env.aside import Aside
 from tidelog.env.clock import Clock
 from tidelog.env.disk import Disk
 from tidelog.env.loop import Loop
 from tidelog.env.network import Network
 from tidelog.env.random import Random
 
-__all__ = ["Clock", "Disk", "Environment", "Loop", "Network", "Random"]
+__all__ = ["Aside", "Clock", "Disk", "Environment", "Loop", "Network", "Random"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,5 @@ class Environment:
     disk: Disk
     network: Network
     random: Random
+    aside: Aside | None = None
+    """None: there is no other process, so such work is done in steps beside the loop."""

@@ -5,6 +5,7 @@ import random
 import time
 
 from tidelog.env import Environment
+from tidelog.env.real_aside import ChildProcesses
 from tidelog.env.real_disk import RealDisk
 from tidelog.env.real_loop import RealLoop
 from tidelog.env.real_network import RealNetwork
@@ -38,4 +39,11 @@ class RealRandom:
 
 
 def real_environment(loop: RealLoop) -> Environment:
-    return Environment(clock=RealClock(), loop=loop, disk=RealDisk(), network=RealNetwork(), random=RealRandom())
+    return Environment(
+        clock=RealClock(),
+        loop=loop,
+        disk=RealDisk(),
+        network=RealNetwork(),
+        random=RealRandom(),
+        aside=ChildProcesses(loop),
+    )

@@ -112,9 +112,21 @@ class AbortedIndex:
         whole = size - size % ENTRY.size
         if whole != size:  # a write that the power cut short
             file.truncate(whole)
-        entries: list[Aborted] = []
-        for version, *fields in ENTRY.iter_unpack(file.read(0, whole)):
-            if version > VERSION:
-                raise AbortedIndexError(f"{self.path} has an entry of version {version}; {VERSION} is known")
-            entries.append(Aborted(*fields))
-        return entries
+        return _decode(file.read(0, whole), self.path)
+
+
+def read_entries(disk: Disk, path: str) -> list[Aborted]:
+    """What the file holds, none where there is none: for whoever isn't the one who writes it."""
+    if not disk.exists(path):
+        return []
+    data = disk.read_whole(path)
+    return _decode(data[: len(data) - len(data) % ENTRY.size], path)
+
+
+def _decode(data: bytes, path: str) -> list[Aborted]:
+    entries: list[Aborted] = []
+    for version, *fields in ENTRY.iter_unpack(data):
+        if version > VERSION:
+            raise AbortedIndexError(f"{path} has an entry of version {version}; {VERSION} is known")
+        entries.append(Aborted(*fields))
+    return entries

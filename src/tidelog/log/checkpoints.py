@@ -12,6 +12,7 @@ from tidelog.wire.uuids import ZERO_UUID, uuid_bytes, uuid_text
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 REPLICATION = "replication-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -88,16 +88,18 @@ def _finish(disk: Disk, folder: str, names: list[str]) -> list[str]:
 
 def _swap_in(disk: Disk, folder: str, names: list[str], swaps: list[str]) -> None:
     low, high = 2**63, -1
+    bases: set[int] = set()
     for name in swaps:
         parsed = parse_segment_file(name)
         if parsed is not None and parsed[1] == LOG + SWAP:
             low, high = min(low, parsed[0]), max(high, parsed[0])
+            bases.add(parsed[0])
             file = disk.open(f"{folder}/{name}")
             for _, fields in batches(file, 0, file.size(), check=False):
                 high = max(high, fields[0] + fields[6] + 1)
     for name in names:
         parsed = parse_segment_file(name)
-        if parsed is not None and parsed[1] in SEGMENT_FILES and low <= parsed[0] < high:
+        if parsed is not None and parsed[1] in SEGMENT_FILES and (low <= parsed[0] < high or parsed[0] in bases):
             disk.remove(f"{folder}/{name}")
     for name in swaps:
         disk.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP)}")

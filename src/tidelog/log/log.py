@@ -242,7 +242,7 @@ class Log(ReadableLog):
             segment = self._active or self._wake(now_ms)
             if segment.size and (
                 segment.size + size > config.segment_size
-                or segment.waited_ms(max_timestamp, now_ms) > config.segment_ms - segment.jitter_ms
+                or segment.waited_ms(max_timestamp, now_ms) > config.roll_ms - segment.jitter_ms
                 or segment.index_full(config.segment_index_bytes)
                 or last > segment.offset_limit
             ):
@@ -250,7 +250,7 @@ class Log(ReadableLog):
         except OSError as error:
             raise self._write_failed(None, error) from error
         if segment.size == 0:
-            segment.date_first(max_timestamp, config.segment_ms)
+            segment.date_first(max_timestamp, config.roll_ms)
         if not self._dirty:
             self._dirty = True
             self._flush_from = segment.size
@@ -289,7 +289,7 @@ class Log(ReadableLog):
         config = self.config
         jitter = self._store.random.random_int(0, config.segment_jitter_ms) if config.segment_jitter_ms else 0
         segment = Segment(self.folder, base, now_ms)
-        segment.begin(config.index_interval_bytes, min(jitter, config.segment_ms))
+        segment.begin(config.index_interval_bytes, min(jitter, config.roll_ms))
         file = self._store.files.open(segment, create=True)
         if file.size():  # left behind by a segment that was truncated away
             file.truncate(0)
@@ -423,6 +423,17 @@ class Log(ReadableLog):
         self._snapshots = [known for known in self._snapshots if known not in going_too]
         for offset in going_too:
             self._store.remove_soon(self.snapshot_path(offset))
+
+    def replace_segments(self, going: list[Segment], new: Segment) -> list[str]:
+        """Sealed segments that follow each other became one; the paths of snapshots that nobody needs any more."""
+        first = self._segments.index(going[0])
+        self._segments = [*self._segments[:first], new, *self._segments[first + len(going) :]]
+        for segment in going:
+            self._store.files.forget(segment)
+        bases = {segment.base for segment in going[1:]}
+        stale = [known for known in self._snapshots[:-1] if known in bases]
+        self._snapshots = [known for known in self._snapshots if known not in stale]
+        return [self.snapshot_path(offset) for offset in stale]
 
     def _oldest(self) -> int:
         return self._segments[0].base if self._segments else 0

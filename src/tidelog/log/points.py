@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.env.promise import Promise, gather
 from tidelog.log import checkpoints
-from tidelog.log.checkpoints import LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
+from tidelog.log.checkpoints import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,33 +120,39 @@ class Points:
         self.starts = OffsetsFile(env, f"{root}/{LOG_START}", report)
         self.replication = OffsetsFile(env, f"{root}/{REPLICATION}", report)
         self.memory = OffsetsFile(env, f"{root}/{MEMORY_END}", report)
+        self.cleaner = OffsetsFile(env, f"{root}/{CLEANER}", report)
         self._fallen = OffsetsFile(env, f"{root}/{FALLEN}", report)
         self._disk = env.disk
 
     @property
     def files(self) -> tuple[OffsetsFile, ...]:
-        return self.recovery, self.starts, self.replication, self.memory
+        return self.recovery, self.starts, self.replication, self.memory, self.cleaner
+
+    @property
+    def _falling(self) -> tuple[OffsetsFile, ...]:
+        """Those in which an offset must not outlive the records that it is about."""
+        return self.recovery, self.starts, self.cleaner
 
     def load(self) -> None:
         for file in (*self.files, self._fallen):
             file.load()
         for key, fallen in self._fallen.offsets.items():
-            for file in (self.recovery, self.starts):
+            for file in self._falling:
                 if file.offsets.get(key, 0) > fallen:
                     file.put(key, fallen)
         if self._fallen.offsets:
-            self.recovery.save_now()
-            self.starts.save_now()
+            for file in self._falling:
+                file.save_now()
             self.settled()
 
     def fall(self, key: Key, offset: int) -> None:
-        """Durably and at once: recovery point and start of this log are no higher than `offset`."""
+        """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
         self._fallen.put(key, offset)
         self._fallen.save_now()
-        for file in (self.recovery, self.starts):
+        for file in self._falling:
             if file.offsets.get(key, 0) > offset:
                 file.put(key, offset)
-        saved = [self.recovery.save(), self.starts.save()]
+        saved = [file.save() for file in self._falling]
         gather(saved).on_done(lambda _: self._settle(saved, key, offset))
 
     def _settle(self, saved: list[Promise[None]], key: Key, offset: int) -> None:
@@ -163,8 +169,13 @@ class Points:
 
     def claim(self, key: Key) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""
-        if self.recovery.may_hold(key) or self.starts.may_hold(key):
+        if any(file.may_hold(key) for file in self._falling):
             self.fall(key, 0)
+
+    def lower_clean_end(self, key: Key, log_end: int) -> None:
+        """The log ends here: what was compacted beyond it is no more, and what comes in its place isn't compacted."""
+        if self.cleaner.offsets.get(key, 0) > log_end:
+            self.fall(key, log_end)
 
     def drop(self, key: Key) -> None:
         for file in self.files:

@@ -259,7 +259,8 @@ class Producers:
     def refill_windows(self, headers: Iterable[BatchHeader]) -> None:
         """Give restored producers the older batches of their window back.
 
-        `headers` are those of the log's tail up to the snapshot, in order; how far back is the caller's choice.
+        `headers` are those of the log's tail up to the snapshot, in order; how far back is the caller's choice. A
+        window has no gaps: what is before one is known to be an older batch, no more.
         """
         older: dict[int, list[Appended]] = {}
         for header in headers:
@@ -271,6 +272,8 @@ class Producers:
             if header.last_offset >= producer.window[0].first_offset:
                 continue
             batches = older.setdefault(header.producer_id, [])
+            if batches and header.base_sequence != (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+                batches.clear()  # compaction took what was between
             if len(batches) == WINDOW - 1:
                 del batches[0]
             batches.append(
@@ -284,6 +287,8 @@ class Producers:
             )
         for producer_id, batches in older.items():
             window = self._producers[producer_id].window
+            if window[0].first_sequence != (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+                continue
             window[:0] = batches[max(0, len(batches) + len(window) - WINDOW) :]
 
     def clear(self, end: int = 0) -> None:

@@ -361,7 +361,7 @@ class ReadableLog:
     def size_bytes(self) -> int:
         """The size of all its segments."""
         with self._guard():
-            return sum(segment.measure(self._store.disk) for segment in self._segments)
+            return sum(segment.size_now(self._store.disk) for segment in self._segments)
 
     @property
     def segments(self) -> list[Segment]:

@@ -146,9 +146,9 @@ def _become_last(log: ReadableLog, segment: Segment) -> None:
     log._size_limit = -1
     if log.config.segment_jitter_ms:
         jitter = log._store.random.random_int(0, log.config.segment_jitter_ms)
-        segment.jitter_ms = min(jitter, log.config.segment_ms)
+        segment.jitter_ms = min(jitter, log.config.roll_ms)
     if segment.first_timestamp is not None:
-        segment.date_first(segment.first_timestamp, log.config.segment_ms)
+        segment.date_first(segment.first_timestamp, log.config.roll_ms)
 
 
 def _recover(log: Log, recovery_point: int) -> None:

@@ -48,7 +48,7 @@ def batches(file: File, pos: int, end: int, *, check: bool) -> Iterator[tuple[in
             fields: HeaderFields = unpack(view, at)
             size = fields[1] + LOG_OVERHEAD
             if size < HEADER_BYTES or fields[3] != MAGIC:
-                raise BadBatch(file.path, pos + at, _unlikely_header(fields))
+                raise BadBatch(file.path, pos + at, unlikely_header(fields))
             if at + size > got:
                 if pos + at + size > end:
                     raise BadBatch(file.path, pos + at, f"a batch of {size} bytes, of which {end - pos - at} are here")
@@ -82,7 +82,7 @@ def locate(file: File, pos: int, end: int, offset: int) -> tuple[int, int] | Non
             fields: HeaderFields = unpack(data, at)
             size = fields[1] + LOG_OVERHEAD
             if size < HEADER_BYTES or fields[3] != MAGIC:
-                raise BadBatch(file.path, pos + at, _unlikely_header(fields))
+                raise BadBatch(file.path, pos + at, unlikely_header(fields))
             if fields[0] + fields[6] >= offset:
                 return pos + at, size
             at += size
@@ -92,7 +92,7 @@ def locate(file: File, pos: int, end: int, offset: int) -> tuple[int, int] | Non
     return None
 
 
-def _unlikely_header(fields: HeaderFields) -> str:
+def unlikely_header(fields: HeaderFields) -> str:
     if fields[3] in (0, 1) and fields[1] > 0:
         return f"a batch in the old message format {fields[3]}; only format 2 is served"
     return f"no batch begins here (magic {fields[3]}, length {fields[1]})"

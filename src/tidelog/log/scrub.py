@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.env.disk import File
     from tidelog.env.promise import Promise
     from tidelog.log.log import Log
+    from tidelog.log.segment import Segment
     from tidelog.log.store import Store
 
 STEP_BYTES = 64 * 1024 * 1024
@@ -29,7 +30,7 @@ class Scrub:
     def __init__(self, env: Environment, store: Store) -> None:
         self._env = env
         self._store = store
-        self._round: list[tuple[Log, str, int]] = []
+        self._round: list[tuple[Log, Segment]] = []
         self._pos = 0
         self.busy = False
 
@@ -40,42 +41,43 @@ class Scrub:
         found = self._next()
         if found is None:
             return
-        log, path, base = found
+        log, segment = found
         self.busy = True
         pos = self._pos
-        disk = self._env.disk
-        end = next(segment.base for segment in log.segments if segment.base > base)
+        disk, path, base = self._env.disk, segment.stem + LOG, segment.base
+        end = next(other.base for other in log.segments if other.base > base)
         done = self._env.loop.run_blocking(lambda: check_piece(disk.open(path), pos, STEP_BYTES, (base, end)))
-        done.on_done(lambda promise: self._checked(log, path, promise))
+        done.on_done(lambda promise: self._checked(log, segment, promise))
 
-    def _next(self) -> tuple[Log, str, int] | None:
+    def _next(self) -> tuple[Log, Segment] | None:
         """The segment to go on with; a new round begins when the last one is through."""
         if not self._round:
             self._round = self._sealed()
             self._pos = 0
         while self._round:
-            log, path, base = self._round[-1]
-            if log.offline is None and any(segment.base == base for segment in log.segments[:-1]):
-                return log, path, base
+            log, segment = self._round[-1]
+            if log.offline is None and any(segment is other for other in log.segments[:-1]):
+                return log, segment
             self._round.pop()
             self._pos = 0
         return None
 
-    def _sealed(self) -> list[tuple[Log, str, int]]:
+    def _sealed(self) -> list[tuple[Log, Segment]]:
         return [
-            (log, segment.stem + LOG, segment.base)
+            (log, segment)
             for log in self._store.logs()
             for segment, behind in zip(log.segments, log.segments[1:], strict=False)
             if behind.base <= log.recovery_point and log.offline is None
         ]
 
-    def _checked(self, log: Log, path: str, promise: Promise[int | None]) -> None:
+    def _checked(self, log: Log, segment: Segment, promise: Promise[int | None]) -> None:
         self.busy = False
         error = promise.error
-        if isinstance(error, FileNotFoundError) and not any(segment.stem + LOG == path for segment in log.segments):
-            error = None  # retention was faster
+        if not any(segment is other for other in log.segments):
+            error = None  # retention was faster, or compaction: another file may have the name now
         if error is not None:
-            log.go_offline(f"the scrub found damage: {error}" if isinstance(error, BadBatch) else f"{path}: {error}")
+            where = segment.stem + LOG
+            log.go_offline(f"the scrub found damage: {error}" if isinstance(error, BadBatch) else f"{where}: {error}")
         pos = None if promise.error is not None else promise.result()
         if pos is None:
             self._round.pop()

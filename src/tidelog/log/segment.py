@@ -120,6 +120,10 @@ class Segment:
             self.size = disk.size(self.stem + LOG)
         return self.size
 
+    def size_now(self, disk: Disk) -> int:
+        """Its size in bytes, without a look at anything else of it."""
+        return self.size if self.size >= 0 else disk.size(self.stem + LOG)
+
     def aborted(self, disk: Disk) -> AbortedIndex:
         if self._aborted is None:
             self._aborted = AbortedIndex(disk, self.stem + TXN_INDEX)

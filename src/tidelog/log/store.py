@@ -154,7 +154,7 @@ class Store:
                 points.replication.put((log.topic, log.partition), hw)
         for root, points in self._points.items():
             for file in points.files:
-                if file is not points.memory or file.offsets:
+                if file.offsets or file not in (points.memory, points.cleaner):
                     file.save_now()
             # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
             recovered = self._clean[root] or root not in self._found.values()
@@ -245,6 +245,7 @@ class Store:
                 log_start=points.starts.offsets.get(key, 0),
             )
             recovery.name_topic(log)
+            points.lower_clean_end(key, log.log_end)
         except BadBatch as error:
             log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
         except OSError as error:
@@ -304,7 +305,7 @@ class Store:
         log.deleted = True
         log.listener = None
         log.offline = log.offline or "the topic was deleted"
-        self.upkeep.forget(log)
+        self.upkeep.let_go(log)
 
     def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> None:
         """Rename a partition's folder, so that its name is free, and remove it later."""
@@ -403,11 +404,35 @@ class Store:
 
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
+        for path in self.set_aside(segment):
+            self.upkeep.remove(path, delay_ms)
+
+    def set_aside(self, segment: Segment) -> list[str]:
+        """Rename its files, so that their names are free; their paths now."""
+        renamed: list[str] = []
         for suffix in SEGMENT_FILES:
             path = segment.stem + suffix
             if self.disk.exists(path):
                 self.disk.rename(path, path + DELETED)
-                self.upkeep.remove(path + DELETED, delay_ms)
+                renamed.append(path + DELETED)
+        return renamed
+
+    # -- compaction
+
+    def clean_end(self, log: Log) -> int:
+        """How far the log was compacted."""
+        return self._points[log.root].cleaner.offsets.get((log.topic, log.partition), 0)
+
+    def cleaned_to(self, log: Log, offset: int) -> None:
+        """The log was compacted, durably, up to `offset`."""
+        if not log.deleted:
+            cleaner = self._points[log.root].cleaner
+            cleaner.put((log.topic, log.partition), offset)
+            cleaner.save()
+
+    def settled_start(self, log: Log) -> int:
+        """The log's start, unless a move of it may still fail: then the one that holds in any case."""
+        return self._moves[log][1] if log in self._moves else log.log_start
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)

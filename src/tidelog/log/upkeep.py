@@ -1,4 +1,5 @@
-"""What a store does by itself: flushes on time, retention, expiry of producers, the scrub, removal of deleted files.
+"""What a store does by itself: flushes on time, retention, compaction, expiry of producers, the scrub, removal of
+deleted files.
 
 Each is bounded a turn of the loop, so that a broker with 10,000 logs doesn't stand still for them. A store that nobody
 writes to has no timer but for retention and the scrub.
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
 from tidelog.log.commit import missing
+from tidelog.log.compaction.cleaner import Cleaner
 from tidelog.log.flush import Postponed
 from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.scan import BadBatch
@@ -53,6 +55,7 @@ class Upkeep:
         self._timers: dict[str, Timer] = {}
         self._stopped = False
         self.scrub = Scrub(env, store)
+        self.cleaner = Cleaner(env, store, config)
 
     def start(self) -> None:
         config = self._config
@@ -60,17 +63,19 @@ class Upkeep:
         self._every("retention", config.log_retention_check_interval_ms / 1000, delay, self._retain)
         self._every("expiry", config.producer_id_expiration_check_interval_ms / 1000, delay, self._expire)
         self._every("scrub", STEP_S, delay, self.scrub.step)
+        self.cleaner.start()
 
     def stop(self) -> None:
         """No timer fires any more; what runs off the loop goes on until `idle`."""
         self._stopped = True
+        self.cleaner.stop()
         for timer in (*self._timers.values(), self._tick_timer, self._removal_timer):
             if timer is not None:
                 timer.cancel()
 
     @property
     def idle(self) -> bool:
-        return not self._flushing and not self.scrub.busy
+        return not self._flushing and not self.scrub.busy and self.cleaner.idle
 
     def _every(self, name: str, period_s: float, delay_s: float, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -96,6 +101,11 @@ class Upkeep:
     def forget(self, log: Log) -> None:
         self._dirty.pop(log, None)
         self._queue.pop(log, None)
+
+    def let_go(self, log: Log) -> None:
+        """The log is no more."""
+        self.forget(log)
+        self.cleaner.forget(log)
 
     def _tick(self) -> None:
         now_ms = self._now_ms()
@@ -184,7 +194,9 @@ class Upkeep:
     # -- retention, expiry
 
     def _retain(self) -> None:
-        self._in_turns(iter(self._store.logs()), lambda log: _quietly(log.apply_retention, self._env.clock.now_ms()))
+        """A log that is being compacted has its turn when that is done."""
+        logs = (log for log in self._store.logs() if not self.cleaner.busy(log))
+        self._in_turns(logs, lambda log: _quietly(log.apply_retention, self._env.clock.now_ms()))
 
     def _expire(self) -> None:
         self._in_turns(iter(self._store.logs()), lambda log: log.expire_producers(self._env.clock.now_ms()))

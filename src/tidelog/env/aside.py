@@ -1,0 +1,75 @@
+"""Work that would hold up the loop for long: done aside, by a child process, or in steps where there is only one.
+
+What is to be done is a module with a function `steps(disk, task)`, which yields one line for each thing that it has to
+tell. The same function runs in production, in a process of its own, and in the simulator, beside the loop.
+"""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Protocol
+
+from tidelog.env.disk import Disk
+from tidelog.env.loop import Loop
+from tidelog.env.promise import Promise
+
+
+class Errand(Protocol):
+    """Work that is being done aside."""
+
+    def cancel(self) -> None:
+        """End it as soon as may be; `ended` is called all the same."""
+        ...
+
+
+class Aside(Protocol):
+    def start(
+        self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
+    ) -> Errand:
+        """Begin. On the loop, `told` is called with each line, then `ended`, once: with None, or what went wrong."""
+        ...
+
+
+class BesideTheLoop:
+    """`Aside` without another process: one step after the other, off the loop."""
+
+    def __init__(self, loop: Loop, disk: Disk) -> None:
+        self._loop = loop
+        self._disk = disk
+
+    def start(
+        self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
+    ) -> "Stepping":
+        steps: Iterator[bytes] = import_module(module).steps(self._disk, task)
+        stepping = Stepping(self._loop, steps, told, ended)
+        stepping.step()
+        return stepping
+
+
+class Stepping:
+    """One errand of `BesideTheLoop`."""
+
+    def __init__(
+        self, loop: Loop, steps: Iterator[bytes], told: Callable[[bytes], None], ended: Callable[[str | None], None]
+    ) -> None:
+        self._loop = loop
+        self._steps = steps
+        self._told = told
+        self._ended = ended
+        self._cancelled = False
+
+    def step(self) -> None:
+        self._loop.run_blocking(lambda: next(self._steps, None)).on_done(self._stepped)
+
+    def _stepped(self, done: Promise[bytes | None]) -> None:
+        if self._cancelled:
+            self._ended("it was cancelled")
+        elif done.error is not None:
+            self._ended(f"{type(done.error).__name__}: {done.error}")
+        elif (line := done.result()) is None:
+            self._ended(None)
+        else:
+            self._told(line)
+            self.step()
+
+    def cancel(self) -> None:
+        self._cancelled = True

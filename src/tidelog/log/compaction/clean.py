@@ -1,0 +1,169 @@
+"""One cleaning: note where each key comes last, then write the segments anew, a group of them into one.
+
+The keys of the dirty part are held in memory, within `map_bytes`; where they don't fit, only as much of the log is
+cleaned as they reach, and the next cleaning goes on there. What is clean already is gone through too, since newer
+records supersede what is in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log.aborted import AbortedIndexError, read_entries
+from tidelog.log.compaction.rewriting import Rewriting, control_type
+from tidelog.log.compaction.source import whole_batches
+from tidelog.log.compaction.target import Target
+from tidelog.log.compaction.task import Done, Failed
+from tidelog.log.compaction.transactions import Transactions
+from tidelog.log.compaction.walking import note_keys
+from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+from tidelog.log.producer_snapshot import decode_snapshot
+from tidelog.log.scan import BadBatch
+from tidelog.log.segment import OFFSET_SPAN_MAX
+from tidelog.wire.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from tidelog.wire.record import RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.env.disk import Disk
+    from tidelog.log.aborted import Aborted
+    from tidelog.log.compaction.source import Found
+    from tidelog.log.compaction.task import Report, Task
+
+KEY_BYTES = 192
+"""What a key takes in the map at most: itself or its digest, its offset, its share of the table and of its growth."""
+GROUP_SEGMENTS_MAX = 64
+"""The loop renames the files of a whole group at once."""
+
+
+def run(disk: Disk, task: Task, took: Callable[[int], None]) -> Iterator[Report]:
+    """Clean, and report each segment that is written, then the end. `took` is told of bytes read and written."""
+    try:
+        yield from Cleaning(disk, task, took).run()
+    except BadBatch as error:
+        yield Failed(reason=str(error), damaged=True)
+    except AbortedIndexError as error:
+        yield Failed(reason=str(error), damaged=True)
+    except OSError as error:
+        yield Failed(reason=str(error), damaged=False)
+
+
+class Cleaning:
+    """The state of one cleaning."""
+
+    def __init__(self, disk: Disk, task: Task, took: Callable[[int], None]) -> None:
+        self._disk = disk
+        self._task = task
+        self._bytes = 0
+        self._read = 0
+        self._told = took
+        self._aborted = self._find_aborted()
+
+    def run(self) -> Iterator[Report]:
+        task = self._task
+        last: dict[bytes, int] = {}
+        latest = self._note_keys(last)
+        transactions = Transactions(self._aborted)
+        producers = dict(decode_snapshot(task.producers, "the producers")) if task.producers else {}
+        rewriting = Rewriting(task, last, latest, transactions, producers)
+        written = 0
+        cleaned = [(base, size) for base, size in task.segments if base <= latest]
+        for group in self.groups(cleaned):
+            target = Target(self._disk, task, [base for base, _ in group], self._told)
+            for base, size in group:
+                for found in self._batches(base, 0, size):
+                    rewriting.rewrite(found, target)
+            yield target.finish()
+            written += target.size
+        yield Done(
+            clean_end=latest + 1,
+            bytes_read=self._read,
+            bytes_written=written,
+            records_read=rewriting.records_read,
+            records_written=rewriting.records_written,
+        )
+
+    # -- the keys
+
+    def _note_keys(self, last: dict[bytes, int]) -> int:
+        """Fill `last`; the offset up to which all keys are in it."""
+        task = self._task
+        transactions = Transactions([entry for entry in self._aborted if entry.last_offset >= task.first_dirty])
+        keys_max = task.map_bytes // KEY_BYTES
+        bases = [base for base, _ in task.segments]
+        first = max((n for n, base in enumerate(bases) if base <= task.first_dirty), default=0)
+        for base, size in task.segments[first:]:
+            for found in self._batches(base, 0, size):
+                fields = found.fields
+                last_offset = fields[0] + fields[6]
+                if last_offset < task.first_dirty:
+                    continue
+                self._note(found, transactions, last)
+                if len(last) >= keys_max:
+                    return last_offset
+        return task.end - 1
+
+    def _note(self, found: Found, transactions: Transactions, last: dict[bytes, int]) -> None:
+        fields = found.fields
+        attributes, last_offset, count = fields[5], fields[0] + fields[6], fields[12]
+        if attributes & CONTROL_FLAG:
+            transactions.control(fields[9], last_offset, control_type(found) if count else None)
+            return
+        if attributes & TRANSACTIONAL_FLAG and transactions.data(fields[9], last_offset):
+            return
+        if not count:
+            return
+        data, start, end = found.records()
+        try:
+            note_keys(data, start, end, count, fields[0], self._task.first_dirty, last)
+        except RecordError as error:
+            raise found.bad(str(error)) from None
+
+    # -- the files
+
+    def _batches(self, base: int, start: int, size: int) -> Iterator[Found]:
+        path = self._stem(base) + LOG
+        return whole_batches(self._disk.open(path), path, start, size, self._task.buffer_bytes, self._took)
+
+    def _took(self, count: int) -> None:
+        self._read += count
+        self._told(count)
+
+    def _stem(self, base: int) -> str:
+        return f"{self._task.folder}/{segment_stem(base)}"
+
+    def _find_aborted(self) -> list[Aborted]:
+        """The aborted transactions that began before the end."""
+        task = self._task
+        found: list[Aborted] = []
+        for base in [*(base for base, _ in task.segments), *task.later]:
+            entries = read_entries(self._disk, self._stem(base) + TXN_INDEX)
+            found += [entry for entry in entries if entry.first_offset < task.end]
+        return found
+
+    def groups(self, segments: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """Segments that become one together: within the bounds of a segment's size, its indexes and its offsets."""
+        task = self._task
+        ends = [base for base, _ in segments[1:]] + [task.end]
+        groups: list[list[tuple[int, int]]] = []
+        total = entries = times = 0
+        for (base, size), end in zip(segments, ends, strict=True):
+            own = self._size_of(self._stem(base) + OFFSET_INDEX), self._size_of(self._stem(base) + TIME_INDEX)
+            if (
+                groups
+                and len(groups[-1]) < GROUP_SEGMENTS_MAX
+                and total + size <= task.segment_bytes
+                and entries + own[0] <= task.index_bytes
+                and times + own[1] <= task.index_bytes
+                and (not size or end - 1 - groups[-1][0][0] <= OFFSET_SPAN_MAX)
+            ):
+                groups[-1].append((base, size))
+                total, entries, times = total + size, entries + own[0], times + own[1]
+            else:
+                groups.append([(base, size)])
+                total, (entries, times) = size, own
+        return groups
+
+    def _size_of(self, path: str) -> int:
+        return self._disk.size(path) if self._disk.exists(path) else 0

@@ -1,0 +1,199 @@
+"""What stays of each batch, by Kafka's rules: offsets, sequences and the range of a batch never change.
+
+- The last batch of a producer that is alive stays, empty if need be, and so does the last one of the cleaned range.
+- Tombstones, and markers whose transaction left nothing else behind, get a delete horizon when they are met first: the
+  time from which on they may go stands in the batch, in the place of its base timestamp.
+- Records below the log's start go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.config.setting import LONG_MAX
+from tidelog.log.compaction.walking import Survivors, from_offset, newest, redate, survivors
+from tidelog.wire.batch import (
+    APPEND_TIME_FLAG,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    KNOWN_FLAGS,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    records,
+    seal,
+)
+from tidelog.wire.compression import compress
+from tidelog.wire.errors import KafkaError
+from tidelog.wire.record import RecordError
+
+if TYPE_CHECKING:
+    from tidelog.log.compaction.source import Found
+    from tidelog.log.compaction.target import Target
+    from tidelog.log.compaction.task import Task
+    from tidelog.log.compaction.transactions import Transactions
+    from tidelog.log.producers import Producer
+
+NO_TIMESTAMP = -1
+
+
+class Kept(NamedTuple):
+    """What stays of a batch, in `data`, and the delete horizon that it gets: 0 for none, or for the one that it has."""
+
+    data: bytes
+    stays: Survivors
+    horizon: int
+
+
+NOTHING = Kept(b"", Survivors([], 0, False), 0)
+
+
+class Rewriting:
+    """Goes through the batches of a log. `last` and `latest`: the keys that were noted, and up to which offset."""
+
+    def __init__(
+        self,
+        task: Task,
+        last: dict[bytes, int],
+        latest: int,
+        transactions: Transactions,
+        producers: dict[int, Producer],
+    ) -> None:
+        self._task = task
+        self._last = last
+        self._latest = latest
+        self._transactions = transactions
+        self._producers = producers
+        self._horizon = min(task.now_ms + task.delete_retention_ms, LONG_MAX)
+        self.records_read = 0
+        self.records_written = 0
+
+    def rewrite(self, found: Found, target: Target) -> None:
+        """Write to `target` what stays of a batch. Raises BadBatch."""
+        fields = found.fields
+        base, delta, count = fields[0], fields[6], fields[12]
+        self.records_read += count
+        kept = self._marker(found, target) if fields[5] & CONTROL_FLAG else self._data(found)
+        if not kept.stays.records:
+            if not self._needed(found):
+                return
+            batch: bytes | bytearray = _emptied(found)
+            stamp = fields[8]
+        elif kept.stays.records == count and not kept.horizon:
+            batch = found.data[found.at : found.at + found.size]
+            stamp = fields[8]
+        else:
+            batch, stamp = _built(found, kept)
+        self.records_written += kept.stays.records
+        target.write(batch, base, base + delta, stamp)
+
+    def _needed(self, found: Found) -> bool:
+        """Whether the batch stays when it is empty: for its producer's sequence or epoch, or for the range's end."""
+        fields = found.fields
+        last_offset = fields[0] + fields[6]
+        if last_offset + 1 == self._task.end:
+            return True
+        producer = self._producers.get(fields[9])
+        if producer is None:
+            return False
+        if producer.window:
+            return last_offset == producer.window[-1].last_offset
+        return bool(fields[5] & CONTROL_FLAG) and fields[10] == producer.epoch
+
+    def _data(self, found: Found) -> Kept:
+        """What stays of a batch of records."""
+        fields, task = found.fields, self._task
+        base, attributes, count = fields[0], fields[5], fields[12]
+        last_offset = base + fields[6]
+        if attributes & TRANSACTIONAL_FLAG and self._transactions.data(fields[9], last_offset):
+            return NOTHING
+        if last_offset < task.log_start or not count:
+            return NOTHING
+        horizon = fields[7] if attributes & DELETE_HORIZON_FLAG else None
+        deletes = horizon is not None and horizon <= task.now_ms
+        data, start, end = found.records()
+        try:
+            if base < task.log_start:
+                start, count = from_offset(data, start, end, count, task.log_start - base)
+            stays = survivors(data, start, end, count, base, self._latest, self._last, deletes=deletes)
+        except RecordError as error:
+            raise found.bad(str(error)) from None
+        dated = stays.tombstones and horizon is None and last_offset <= self._latest
+        return Kept(data, stays, self._horizon if dated else 0)
+
+    def _marker(self, found: Found, target: Target) -> Kept:
+        """The same of a control batch. Its one record stays or goes as a whole."""
+        fields, task = found.fields, self._task
+        attributes, count = fields[5], fields[12]
+        kind = control_type(found) if count else None
+        ended = self._transactions.control(fields[9], fields[0] + fields[6], kind)
+        if ended.aborted is not None:
+            target.aborted(ended.aborted)
+        dated = attributes & DELETE_HORIZON_FLAG
+        if not count or (ended.empty and dated and fields[7] <= task.now_ms):
+            return NOTHING
+        data, start, end = found.records()
+        horizon = self._horizon if ended.empty and not dated else 0
+        return Kept(data, Survivors([(start, end)], count, False), horizon)
+
+
+def _built(found: Found, kept: Kept) -> tuple[bytearray, int]:
+    """The batch with the records that stay, and its newest timestamp. Offsets inside count from the same base."""
+    fields, (data, stays, horizon) = found.fields, kept
+    base_timestamp, stamp = fields[7], fields[8]
+    attributes = fields[5] & KNOWN_FLAGS
+    if stays.records < fields[12] and not attributes & APPEND_TIME_FLAG:
+        stamp = newest(data, stays.pieces, base_timestamp)
+    if horizon:
+        body = redate(data, stays.pieces, base_timestamp - horizon)
+        base_timestamp, attributes = horizon, attributes | DELETE_HORIZON_FLAG
+    else:
+        body = b"".join([data[start:end] for start, end in stays.pieces])
+    if attributes & CODEC_MASK:
+        body = compress(attributes & CODEC_MASK, body)
+    return _batch(found, attributes, base_timestamp, stamp, stays.records, body), stamp
+
+
+def control_type(found: Found) -> int:
+    """The type of a control batch's record. Raises BadBatch."""
+    header = BatchHeader(*found.fields, found.at)
+    try:
+        key = next(records(found.data, header)).key or b""
+    except (KafkaError, StopIteration) as error:
+        raise found.bad(f"no control record: {error}") from None
+    return int.from_bytes(key[2:4])
+
+
+def _emptied(found: Found) -> bytearray:
+    """The batch without records: its range, producer and sequence are all that is left."""
+    fields = found.fields
+    attributes = fields[5] & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
+    return _batch(found, attributes, NO_TIMESTAMP, fields[8], 0, b"")
+
+
+def _batch(found: Found, attributes: int, base_timestamp: int, stamp: int, count: int, body: bytes) -> bytearray:
+    base, _, leader_epoch, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = found.fields
+    out = bytearray(HEADER_BYTES) + body
+    HEADER.pack_into(
+        out,
+        0,
+        base,
+        len(out) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        delta,
+        base_timestamp,
+        stamp,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    )
+    seal(out, 0, len(out))
+    return out

@@ -1,0 +1,76 @@
+"""Reading a segment's batches whole, in bounded pieces, checked: what is written anew gets a new checksum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.log.scan import BadBatch, HeaderFields, unlikely_header
+from tidelog.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC
+from tidelog.wire.compression import CompressionError, decompress
+from tidelog.wire.crc import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.env.disk import File
+
+INFLATED_BYTES_MAX = 1 << 30
+"""The bound on what one batch may inflate to. A producer's batch is bounded much lower; this one was let in."""
+
+
+class Found(NamedTuple):
+    """A batch in a piece that was read: its bytes are `data[at : at + size]`, its place in the file is `pos`."""
+
+    data: bytes
+    at: int
+    size: int
+    pos: int
+    path: str
+    fields: HeaderFields
+
+    def records(self) -> tuple[bytes, int, int]:
+        """(buffer, start, end) of its records, inflated if need be. Raises BadBatch."""
+        codec = self.fields[5] & CODEC_MASK
+        start, end = self.at + HEADER_BYTES, self.at + self.size
+        if not codec:
+            return self.data, start, end
+        try:
+            inflated = bytes(decompress(codec, memoryview(self.data)[start:end], INFLATED_BYTES_MAX))
+        except CompressionError as error:
+            raise self.bad(str(error)) from None
+        return inflated, 0, len(inflated)
+
+    def bad(self, reason: str) -> BadBatch:
+        return BadBatch(self.path, self.pos, f"the batch at offset {self.fields[0]}: {reason}")
+
+
+def whole_batches(
+    file: File, path: str, pos: int, end: int, buffer_bytes: int, took: Callable[[int], None]
+) -> Iterator[Found]:
+    """The batches in [pos, end). `took` is told of the bytes that were read. Raises BadBatch at what is none."""
+    want = buffer_bytes
+    unpack = HEADER.unpack_from
+    while pos < end:
+        count = min(want, end - pos)
+        data = file.read(pos, count)
+        view = memoryview(data)
+        got, at = len(data), 0
+        if got < count:
+            raise BadBatch(path, pos, f"the file ends {end - pos - got} bytes early")
+        took(got)
+        want = buffer_bytes
+        while got - at >= HEADER_BYTES:
+            fields: HeaderFields = unpack(data, at)
+            size = fields[1] + LOG_OVERHEAD
+            if size < HEADER_BYTES or fields[3] != MAGIC:
+                raise BadBatch(path, pos + at, unlikely_header(fields))
+            if at + size > got:
+                want = max(buffer_bytes, size)
+                break
+            if crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[4]:
+                raise BadBatch(path, pos + at, f"the batch at offset {fields[0]} has a wrong checksum")
+            yield Found(data, at, size, pos + at, path, fields)
+            at += size
+        if not at and (want <= got or pos + want > end or got < HEADER_BYTES):
+            raise BadBatch(path, pos, f"{end - pos} bytes are left, which are no whole batch")
+        pos += at
