@@ -4,7 +4,7 @@ Two brokers hold the same logs and get the same requests, one of them without it
 """
 
 import struct
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -142,31 +142,143 @@ def test_both_ways_answer_the_same_bytes(sent: list[bytes]) -> None:
                 asked.late.abandon()
 
 
-def fields(topic_id: bytes, offset: int = 0, **more: Any) -> dict[str, Any]:
-    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20, "current_leader_epoch": 0}
-    topics = [{"topic_id": topic_id, "partitions": [partition]}]
+def part(offset: int = 0, partition: int = 0) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": 1 << 20,
+        "current_leader_epoch": 0,
+    }
+
+
+def fields(topic_id: bytes, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    topics = [{"topic_id": topic_id, "partitions": list(parts) or [part()]}]
     return {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics, **more}
+
+
+def without_general(broker: Harbour) -> Harbour:
+    broker.dispatch._general = None
+    return broker
 
 
 def test_the_usual_request_takes_the_fast_path() -> None:
     broker = Harbour()
     topic_id = broker.make_topic("t")
     broker.append("t", b"a", b"b")
-    broker.dispatch._general = None
+    without_general(broker)
     for version in (15, 16, 17, 18):
         for isolation in (0, 1):
             asked = broker.send(ApiKey.FETCH, version, fields(topic_id, isolation_level=isolation))
             assert len(asked.response.responses[0].partitions[0].records) == len(batch(b"a", b"b"))
 
 
-def test_what_was_parked_is_answered_the_same_when_data_comes() -> None:
-    answers: list[bytes | None] = []
-    for fast in (True, False):
-        broker = Harbour(fast=fast)
-        topic_id = broker.make_topic("t")
-        asked = broker.send(ApiKey.FETCH, 16, fields(topic_id))
-        broker.append("t", b"a", b"b")
-        broker.settle()
-        answers.append(asked.frame)
-    assert answers[0] is not None
-    assert answers[0] == answers[1]
+def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
+    broker = Harbour()
+    ids = [broker.make_topic(name, 300) for name in ("t", "u")]
+    broker.append("t", b"a", partition=299)
+    broker.append("u", b"b", partition=1)
+    without_general(broker)
+    asked = fields(ids[0], *(part(partition=index) for index in range(300)))
+    asked["topics"] += fields(ids[1], part(partition=0), part(partition=1))["topics"]
+    answer = broker.send(ApiKey.FETCH, 16, asked).response.responses
+    assert [(topic.topic_id, len(topic.partitions)) for topic in answer] == [(ids[0], 300), (ids[1], 2)]
+    found = [(each.partition_index, len(each.records)) for topic in answer for each in topic.partitions if each.records]
+    assert found == [(299, len(batch(b"a"))), (1, len(batch(b"b")))]
+
+
+def test_waiting_and_waking_take_the_fast_path_too() -> None:
+    broker = Harbour()
+    topic_id = broker.make_topic("t", 2)
+    broker.append("t", b"so that the log is there", partition=1)
+    broker.dispatch._fetch.__self__._way = broker.dispatch._fetch.__self__._way._replace(general=None)
+    one = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(1, partition=1)))
+    two = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(), part(1, partition=1)))
+    assert not one.done
+    assert not two.done
+    broker.append("t", b"a", b"b", partition=1)
+    broker.settle()
+    for asked in (one, two):
+        assert len(asked.response.responses[0].partitions[-1].records) == len(batch(b"a", b"b"))
+    late = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(3, partition=1)))
+    broker.pass_time(0.6)
+    assert late.response.responses[0].partitions[0].high_watermark == 3
+
+
+def append(broker: Harbour, topic: str, partition: int) -> None:
+    if topic in broker.services.metadata.image.topics and broker.partition(topic, partition).is_served:
+        broker.append(topic, b"some", b"more", partition=partition)
+
+
+def transact(broker: Harbour, topic: str, partition: int, producer_id: int, *, commit: bool) -> None:
+    """A whole transaction, and one that stays open."""
+    if topic in broker.services.metadata.image.topics and broker.partition(topic, partition).is_served:
+        broker.append_own(topic, in_transaction(b"transacted", producer_id=producer_id), partition)
+        broker.append_own(topic, marker(producer_id, commit=commit), partition)
+        broker.append_own(topic, in_transaction(b"open", producer_id=producer_id + 100), partition)
+
+
+def lose_lead(broker: Harbour, topic: str, leader: int) -> None:
+    if topic in broker.services.metadata.image.topics:
+        found = broker.partition(topic)
+        found.follow_image(found.image._replace(leader=leader, leader_epoch=found.leader_epoch + 1))
+
+
+def go_offline(broker: Harbour, topic: str) -> None:
+    if topic in broker.services.metadata.image.topics:
+        broker.partition(topic).log.go_offline("a test")
+
+
+def delete(broker: Harbour, topic: str) -> None:
+    if topic in broker.services.metadata.image.topics:
+        broker.delete_topic(topic)
+
+
+names = st.sampled_from(["t", "u"])
+indexes = st.sampled_from([0, 0, 1])
+events = st.one_of(
+    st.tuples(st.just(append), names, indexes),
+    st.tuples(st.just(append), names, indexes),
+    st.tuples(st.just(lose_lead), names, st.sampled_from([1, 2])),
+    st.tuples(st.just(go_offline), names),
+    st.tuples(st.just(delete), names),
+    st.tuples(st.just(Harbour.pass_time), st.sampled_from([0.05, 0.2, 1.0])),
+    st.builds(
+        lambda topic, index, producer_id, commit: (partial(transact, commit=commit), topic, index, producer_id),
+        names,
+        indexes,
+        st.sampled_from([1, 2]),
+        st.booleans(),
+    ),
+)
+waits = st.fixed_dictionaries(
+    {
+        "max_wait_ms": st.sampled_from([100, 500, 90_000]),
+        "min_bytes": st.sampled_from([1, 1, 1, 200, 100_000]),
+        "max_bytes": st.sampled_from([1 << 20, 1 << 20, 100]),
+        "isolation_level": st.sampled_from([0, 1]),
+    }
+)
+parks = st.tuples(waits, st.lists(st.tuples(names, indexes), min_size=1, max_size=4))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(parks, min_size=1, max_size=3), st.lists(events, max_size=6))
+def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
+    parked: list[tuple[dict[str, Any], list[tuple[str, int]]]], happened: list[tuple[Any, ...]]
+) -> None:
+    brokers = [Harbour(), Harbour(fast=False)]
+    ids, _ = [{name: broker.make_topic(name, 2) for name in ("t", "u")} for broker in brokers]
+    asked: list[list[Asked]] = [[], []]
+    for body, wanted in parked:
+        topics = [{"topic_id": ids[name], "partitions": [part(partition=index)]} for name, index in wanted]
+        for broker, sent in zip(brokers, asked, strict=True):
+            sent.append(broker.send(ApiKey.FETCH, 16, {**body, "topics": topics}))
+    for event, *arguments in [*happened, (Harbour.pass_time, 1.0), (Harbour.pass_time, 61.0)]:
+        for broker in brokers:
+            event(broker, *arguments)
+            broker.settle()
+        fast, general = ([each.outcome for each in sent] for sent in asked)
+        assert fast == general
+    assert all(each.done for sent in asked for each in sent)
+    for broker in brokers:
+        assert not any(partition._fetches for partition in broker.services.replicas)

@@ -230,12 +230,13 @@ class _LateAck:
         if self.done:
             return
         self.done = True
+        slot, self._slot = self._slot, None  # each would keep the other alive until the garbage collector comes
         partition, _, middle, pack, frame_bytes = self._target
         base, time_ms, log_start = self._base, self._time_ms, partition.log.log_start
         if code:
             base = time_ms = log_start = -1
             middle = middle[:-2] + int(code).to_bytes(2)
-        self._slot.complete(pack(frame_bytes, self._correlation_id, middle, base, time_ms, log_start, _TAIL))
+        slot.complete(pack(frame_bytes, self._correlation_id, middle, base, time_ms, log_start, _TAIL))
 
 
 # -- the general way

@@ -55,6 +55,7 @@ class RealTimer:
     def cancel(self) -> None:
         if not self.cancelled:
             self.cancelled = True
+            self.callback, self.args = _nothing, ()  # what it would have called may go before its time comes
             self._loop.timer_cancelled()
 
 
@@ -252,6 +253,10 @@ class RealLoop:
             callback(*args)
         except Exception:
             log.exception("a callback failed")
+
+
+def _nothing() -> None:
+    """What a cancelled timer would call."""
 
 
 def _wake_only(number: int, frame: FrameType | None) -> None:

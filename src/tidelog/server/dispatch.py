@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+
 _read_start = Struct(">hhih").unpack_from  # API key, version, correlation id, bytes of the client id
 _frame_plain = Struct(">ii").pack
 _frame_flexible = Struct(">iib").pack
@@ -83,16 +85,20 @@ class Dispatch:
         self._services = services
         self._apis: dict[tuple[int, int], _Api] = {}
         self._produce = ProducePath(services).handle_frame
-        self._fetch = FetchPath(services).handle_frame
+        self._fetch = FetchPath(services, self._general).handle_frame
 
     def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
             raise MalformedError(f"a frame of {end - start} bytes is too short for a request header")
         key, version, correlation_id, client_bytes = _read_start(buffer, start)
-        if key <= 1:
-            fast = self._fetch if key else self._produce
+        if key == PRODUCE:
             pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
-            answer = fast(buffer, pos, end, version, correlation_id)
+            answer = self._produce(buffer, pos, end, version, correlation_id)
+            if answer is not NotImplemented:
+                return answer
+        elif key == FETCH:
+            pos = start + 10 + client_bytes if client_bytes > 0 else start + 10
+            answer = self._fetch(connection, buffer, start, pos, end, version, correlation_id)
             if answer is not NotImplemented:
                 return answer
         return self._general(connection, buffer, start, end, key, version, correlation_id)

@@ -166,19 +166,22 @@ class _Fetch:
             self._complete(answer)
 
     def _complete(self, answer: list[Any]) -> None:
-        self.done = True
-        self._timer.cancel()
-        for partition in self._parked:
-            partition.unpark(self)
-        self._slot.complete(answer)
+        slot = self._slot
+        self._leave()
+        slot.complete(answer)
 
     def abandon(self) -> None:
         """The connection has gone: wait for nothing any more."""
         if not self.done:
-            self.done = True
-            self._timer.cancel()
-            for partition in self._parked:
-                partition.unpark(self)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Let go of whoever holds it: thousands a second must not wait for the garbage collector."""
+        self.done = True
+        self._timer.cancel()
+        self._timer = self._slot = None
+        for partition in self._parked:
+            partition.unpark(self)
 
 
 def _topic(topic: str | bytes, partitions: list[PartitionData]) -> FetchableTopicResponse:
