@@ -1,17 +1,39 @@
-"""Where the coordinator calls into the classic protocol when a shard is loaded or unloaded."""
+"""When a shard of the coordinator is loaded or unloaded: what that means for its classic groups."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.outcomes import bury
+from tidelog.coordinator.group.classic.phases import Phase
+from tidelog.coordinator.group.classic.rebalance import prepare
+from tidelog.coordinator.group.classic.shell import act, limits_of, moment
+from tidelog.coordinator.group.classic.state import ClassicGroup
+from tidelog.wire.errors import ErrorCode
+
 if TYPE_CHECKING:
+    from tidelog.coordinator.group.classic.effects import Effect
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
 
 
 def on_load(coordinator: GroupCoordinator, shard: GroupShard) -> None:
-    """The shard's log was read: sessions of its members begin anew."""
+    """Members get a whole session to find this coordinator; a group that is too large for its limit shrinks."""
+    limits, now = limits_of(coordinator.config), moment(shard.clock)
+    for group_id, known in shard.machine.newest.groups.items():
+        if not isinstance(known, ClassicGroup) or not known.members:
+            continue
+        group = shard.live.classic[group_id] = LiveClassicGroup.loaded(known, now)
+        effects: list[Effect] = []
+        if len(group.members) > limits.members_max:
+            prepare(group, f"it has more than {limits.members_max} members", limits, now, effects)
+        act(coordinator, shard, group, effects)
 
 
 def on_unload(coordinator: GroupCoordinator, shard: GroupShard) -> None:
-    """Leadership ended: who waits is told so."""
+    """Whoever waits is told to look for the next coordinator."""
+    now = moment(shard.clock)
+    for group in list(shard.live.classic.values()):
+        if group.phase is not Phase.DEAD:
+            act(coordinator, shard, group, bury(group, ErrorCode.NOT_COORDINATOR, now))

@@ -1,0 +1,20 @@
+"""Heartbeat (key 12): a member of a classic group is alive, and learns whether it must join again.
+
+REBALANCE_IN_PROGRESS says so. While the group is being loaded the answer is that all is well, since nothing else is
+known. v3 static members; v4 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.classic.requests import beat
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.env.promise import Promise
+    from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse | Promise[HeartbeatResponse]:
+    return beat(context.services.groups, request)

@@ -1,0 +1,27 @@
+"""SyncGroup (key 14): the leader hands out the assignment of the generation, everyone gets its part.
+
+The answer is parked until the leader's assignment is committed to `__consumer_offsets`.
+
+v3 static members; v4 flexible; v5 must name protocol type and protocol, which are checked against the group's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.classic.requests import sync_group
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.env.promise import Promise
+
+FIRST_WITH_PROTOCOL = 5
+
+
+def handle(context: Context, request: SyncGroupRequest) -> SyncGroupResponse | Promise[SyncGroupResponse]:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.version >= FIRST_WITH_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return sync_group(context.services.groups, request)

@@ -1,0 +1,243 @@
+"""JoinGroup, decided: who may come in, under which id, and whether that means a rebalance.
+
+A member without an id gets one: from version 4 on it is told so first and comes again with it, so that a client which
+gives up leaves no dead member behind. A static member (with an instance id) takes its former self's place, and where
+nothing else changes the generation goes on.
+"""
+
+import logging
+from typing import NamedTuple
+
+from tidelog.coordinator.group.classic import answers, records
+from tidelog.coordinator.group.classic.effects import Answer, Created, Effect, Moment, Replaced, Write
+from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.member import LiveMember, Protocols
+from tidelog.coordinator.group.classic.phases import Phase
+from tidelog.coordinator.group.classic.rebalance import (
+    Limits,
+    complete_if_joined,
+    drop,
+    prepare,
+    prepare_or_complete,
+)
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+log = logging.getLogger("tidelog.groups")
+
+FIRST_WITH_ID_REQUIRED = 4
+FIRST_WITH_SKIPPING = 9
+REASON_MAX = 255
+PENDING_MAX = 10_000
+"""Ids of one group that were handed out and not used yet; above it, a newcomer is told that the group is full."""
+NEW_MEMBER_TIMEOUT_MS = 300_000
+"""How long the JoinGroup of a new member may wait: whether its client is still there can't be seen."""
+
+
+class Join(NamedTuple):
+    """A JoinGroup. `new_id` is the id that the member gets if it has none."""
+
+    ticket: object
+    version: int
+    member_id: str
+    new_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: Protocols
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    reason: str
+
+    @classmethod
+    def of(
+        cls, request: JoinGroupRequest, version: int, client_id: str, client_host: str, new_id: str, ticket: object
+    ) -> "Join":
+        """Version 0 has no rebalance timeout: its session's counts. A protocol named twice counts once."""
+        named: dict[str, bytes] = {}
+        for protocol in request.protocols:
+            named.setdefault(protocol.name, protocol.metadata)
+        return cls(
+            ticket=ticket,
+            version=version,
+            member_id=request.member_id,
+            new_id=new_id,
+            instance_id=request.group_instance_id,
+            client_id=client_id,
+            client_host=client_host,
+            protocol_type=request.protocol_type,
+            protocols=tuple(named.items()),
+            rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            reason=(request.reason or "not provided")[:REASON_MAX],
+        )
+
+
+def join(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment) -> list[Effect]:
+    out: list[Effect] = []
+    if not _has_room(group, request.member_id, limits):
+        _turn_away(group, request, now, out)
+    elif not group.accepts(request.protocol_type, request.protocols):
+        _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
+    elif request.member_id:
+        _join_again(group, request, limits, now, out)
+    elif request.instance_id is not None:
+        _join_static(group, request, request.instance_id, limits, now, out)
+    elif request.version >= FIRST_WITH_ID_REQUIRED:
+        _hand_out_id(group, request, now, out)
+    else:
+        _add(group, request, request.new_id, limits, now, out)
+    return out
+
+
+def create(group: LiveClassicGroup) -> Write:
+    """The first record of a group that a JoinGroup brought about."""
+    return Write(records.new_group(group.since_ms), Created())
+
+
+def _has_room(group: LiveClassicGroup, member_id: str, limits: Limits) -> bool:
+    """While a group rebalances, those who have joined count: where the limit fell, the last ones stay outside."""
+    member = group.members.get(member_id)
+    if group.phase is Phase.PREPARING:
+        return (member is not None and member.joining is not None) or group.joined < limits.members_max
+    return group.phase is Phase.EMPTY or member is not None or len(group.members) < limits.members_max
+
+
+def _turn_away(group: LiveClassicGroup, request: Join, now: Moment, out: list[Effect]) -> None:
+    member = group.members.get(request.member_id)
+    group.pending.pop(request.member_id, None)
+    if member is not None:
+        drop(group, member, out)
+    out.append(Answer(request.ticket, answers.refused(ErrorCode.GROUP_MAX_SIZE_REACHED)))
+    complete_if_joined(group, now, out)
+
+
+def _refuse(request: Join, code: ErrorCode, out: list[Effect]) -> None:
+    out.append(Answer(request.ticket, answers.refused(code, request.member_id)))
+
+
+def _hand_out_id(group: LiveClassicGroup, request: Join, now: Moment, out: list[Effect]) -> None:
+    if len(group.pending) >= PENDING_MAX:
+        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
+        return
+    deadline_ms = now.steady_ms + request.session_timeout_ms
+    group.pending[request.new_id] = deadline_ms
+    group.wake_by(deadline_ms)
+    out.append(Answer(request.ticket, answers.refused(ErrorCode.MEMBER_ID_REQUIRED, request.new_id)))
+
+
+def _add(
+    group: LiveClassicGroup, request: Join, member_id: str, limits: Limits, now: Moment, out: list[Effect]
+) -> None:
+    member = LiveMember(
+        member_id,
+        request.instance_id,
+        request.client_id,
+        request.client_host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        request.protocols,
+    )
+    member.is_new = True
+    if group.initial_left_ms is not None:
+        group.newcomer = True
+    group.add(member, request.protocol_type)
+    group.park(member, request.ticket)
+    group.expect(member, now, NEW_MEMBER_TIMEOUT_MS)
+    prepare_or_complete(group, f"{member_id} joins, reason: {request.reason}", limits, now, out)
+
+
+def _join_again(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment, out: list[Effect]) -> None:
+    """With an id: one that was just handed out, or a member's."""
+    if request.member_id in group.pending and request.instance_id is None:
+        _add(group, request, request.member_id, limits, now, out)
+        return
+    try:
+        member = group.check_member(request.member_id, request.instance_id)
+    except KafkaError as error:
+        _refuse(request, error.code, out)
+        return
+    same = member.protocols == request.protocols
+    leads = group.leader == member.member_id
+    if same and (group.phase is Phase.COMPLETING or (group.phase is Phase.STABLE and not leads)):
+        # Nothing is new, so it missed the answer: the generation goes on. A stable group's leader that joins again
+        # has seen something that calls for another assignment, such as more partitions.
+        out.append(Answer(request.ticket, answers.joined(group, member)))
+        return
+    _update(group, member, request, out)
+    what = "the leader joins again" if leads and same else "has something new to say"
+    prepare_or_complete(group, f"{member.member_id}: {what}, reason: {request.reason}", limits, now, out)
+
+
+def _join_static(
+    group: LiveClassicGroup, request: Join, instance_id: str, limits: Limits, now: Moment, out: list[Effect]
+) -> None:
+    """Without an id: its first time, or a restart, whose former self is fenced from now on."""
+    former_id = group.static.get(instance_id)
+    if former_id is None:
+        _add(group, request, request.new_id, limits, now, out)
+        return
+    former, former_leader = group.members[former_id], group.leader
+    _fence(group, former, out)
+    member = group.rename(former, request.new_id)
+    group.expect(member, now)
+    log.info("group %s: %s is %s now, was %s", group.group_id, instance_id, request.new_id, former_id)
+    _update(group, member, request, out)
+    if group.phase is Phase.STABLE and group.elect_protocol() == group.protocol:
+        assignments = {other.member_id: other.assignment for other in group.members.values()}
+        may_skip = request.version >= FIRST_WITH_SKIPPING
+        purpose = Replaced(request.ticket, former, request.new_id, former_leader, may_skip)
+        out.append(Write(records.metadata(group, assignments), purpose))
+    elif group.phase is Phase.PREPARING:
+        complete_if_joined(group, now, out)
+    else:
+        # In the middle of an assignment, the leader was told of the former id: it must be told of this one.
+        prepare(group, f"static member {instance_id} is back, reason: {request.reason}", limits, now, out)
+
+
+def _fence(group: LiveClassicGroup, member: LiveMember, out: list[Effect]) -> None:
+    ticket = group.unpark(member)
+    if ticket is not None:
+        out.append(Answer(ticket, answers.fenced(member.member_id)))
+    if member.syncing is not None:
+        out.append(Answer(member.syncing, answers.unsynced(ErrorCode.FENCED_INSTANCE_ID)))
+        member.syncing = None
+
+
+def _update(group: LiveClassicGroup, member: LiveMember, request: Join, out: list[Effect]) -> None:
+    group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    superseded = group.park(member, request.ticket)
+    if superseded is not None:
+        out.append(Answer(superseded, answers.refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+
+
+def replaced(group: LiveClassicGroup, write: Replaced, error: ErrorCode, now: Moment) -> list[Effect]:
+    """The record of a replaced static member is committed, or failed: then its former self is back.
+
+    Where a rebalance began meanwhile the member waits for that, as everybody does.
+    """
+    member = group.members.get(write.member_id)
+    if member is None or member.joining is not write.ticket or group.phase is not Phase.STABLE:
+        return []
+    group.unpark(member)
+    if error is ErrorCode.NONE:
+        return [Answer(write.ticket, _taken_over(group, member, write))]
+    former = write.former
+    group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
+    group.expect(group.rename(member, former.member_id), now)
+    response = answers.refused(error)
+    response.generation_id, response.leader = group.generation, write.former_leader or ""
+    response.protocol_type, response.protocol_name = group.protocol_type, group.protocol
+    return [Answer(write.ticket, response)]
+
+
+def _taken_over(group: LiveClassicGroup, member: LiveMember, write: Replaced) -> JoinGroupResponse:
+    """A leader is told that it leads and that there is nothing to assign; clients that don't know of that are told
+    the former leader's name, so that they take themselves for followers."""
+    response = answers.joined(group, member)
+    if write.may_skip:
+        response.skip_assignment = group.leader == member.member_id
+    else:
+        response.leader, response.members = write.former_leader or "", []
+    return response

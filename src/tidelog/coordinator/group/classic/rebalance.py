@@ -1,0 +1,187 @@
+"""From one generation of a classic group to the next: gather the members, choose, hand out, and who is late.
+
+Every function changes the group and adds to `out` what the shell has to do. Which phase may follow which, and why that
+is safe, stands in `phases`.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from tidelog.coordinator.group.classic import answers, records
+from tidelog.coordinator.group.classic.effects import Answer, Effect, Emptied, Moment, Write
+from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.member import NEVER, LiveMember
+from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger("tidelog.groups")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The broker's settings for classic groups."""
+
+    session_min_ms: int = 6000
+    session_max_ms: int = 1_800_000
+    members_max: int = 2**31 - 1
+    initial_delay_ms: int = 3000
+
+
+def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, out: list[Effect]) -> None:
+    """Call everybody to join. A group that was empty waits a little, so that members who start together meet."""
+    if group.phase is Phase.COMPLETING:
+        forget_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
+    _end_sync(group)
+    was_empty = group.phase is Phase.EMPTY
+    group.enter(Phase.PREPARING, now)
+    log.info("group %s prepares the generation after %d: %s", group.group_id, group.generation, reason)
+    if was_empty:
+        group.newcomer = False
+        group.initial_left_ms = max(group.rebalance_timeout_ms - limits.initial_delay_ms, 0)
+        _join_by(group, now.steady_ms + limits.initial_delay_ms)
+    elif group.all_joined:
+        complete_join(group, now, out)
+    else:
+        _join_by(group, now.steady_ms + group.rebalance_timeout_ms)
+
+
+def prepare_or_complete(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, out: list[Effect]) -> None:
+    """The members changed: begin a rebalance, or go on with the one that is under way."""
+    if group.phase is Phase.PREPARING:
+        complete_if_joined(group, now, out)
+    else:
+        prepare(group, reason, limits, now, out)
+
+
+def complete_if_joined(group: LiveClassicGroup, now: Moment, out: list[Effect], *, even_at_first: bool = False) -> None:
+    """End the join phase once nobody is missing; the initial delay is waited for even so, unless told otherwise."""
+    if group.phase is Phase.PREPARING and group.all_joined and (even_at_first or group.initial_left_ms is None):
+        complete_join(group, now, out)
+
+
+def join_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
+    """The deadline of the join phase: an initial delay during which somebody came is prolonged, within its bound."""
+    left_ms = group.initial_left_ms
+    if left_ms and group.newcomer:
+        group.newcomer = False
+        delay_ms = min(limits.initial_delay_ms, left_ms)
+        group.initial_left_ms = max(left_ms - delay_ms, 0)
+        _join_by(group, now.steady_ms + delay_ms)
+    else:
+        complete_join(group, now, out)
+
+
+def complete_join(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+    """Go on with those who joined; static members may be away for a restart, so they stay."""
+    late = [member for member in group.members.values() if member.joining is None and not member.is_static]
+    for member in late:
+        group.remove(member)
+    if late:
+        log.info(
+            "group %s goes on without %s: not joined in time", group.group_id, ", ".join(m.member_id for m in late)
+        )
+    if group.members and not _elect_leader(group):
+        log.warning("group %s: no member joined in time; it waits until sessions end", group.group_id)
+        group.initial_left_ms = None
+        _join_by(group, now.steady_ms + group.rebalance_timeout_ms)
+        return
+    group.join_deadline_ms = NEVER
+    group.initial_left_ms = None
+    group.generation += 1
+    if group.members:
+        _begin_generation(group, now, out)
+    else:
+        _become_empty(group, now, out)
+
+
+def _elect_leader(group: LiveClassicGroup) -> bool:
+    """The former leader where it joined, else the first member who did; whether there is one."""
+    former = group.members[group.leader or ""]
+    if former.joining is None:
+        joined = next((member for member in group.members.values() if member.joining is not None), None)
+        if joined is None:
+            return False
+        log.info("group %s is led by %s: %s did not join", group.group_id, joined.member_id, former.member_id)
+        group.leader = joined.member_id
+    return True
+
+
+def _begin_generation(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+    group.protocol = group.elect_protocol()
+    group.enter(Phase.COMPLETING, now)
+    log.info(
+        "group %s is in generation %d: %d members, led by %s, protocol %s",
+        group.group_id,
+        group.generation,
+        len(group.members),
+        group.leader,
+        group.protocol,
+    )
+    for member in group.members.values():
+        ticket = group.unpark(member)
+        if ticket is not None:
+            out.append(Answer(ticket, answers.joined(group, member)))
+        member.is_new = False
+        group.expect(member, now)
+        group.unsynced.add(member.member_id)
+    group.sync_deadline_ms = now.steady_ms + group.rebalance_timeout_ms
+    group.wake_by(group.sync_deadline_ms)
+
+
+def _become_empty(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+    group.protocol = None
+    group.enter(Phase.EMPTY, now)
+    log.info("group %s is empty in generation %d", group.group_id, group.generation)
+    out.append(Write(records.metadata(group, {}), Emptied(None)))
+
+
+def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
+    """Members that joined and never asked for their assignment are gone: without them, again."""
+    assert group.phase in IN_GENERATION
+    late = [group.members[member_id] for member_id in group.unsynced]
+    group.sync_deadline_ms = NEVER
+    if not late:
+        return
+    for member in late:
+        drop(group, member, out)
+    names = ", ".join(sorted(member.member_id for member in late))
+    prepare(group, f"{names} did not sync in time", limits, now, out)
+
+
+def forget_assignments(group: LiveClassicGroup, code: ErrorCode, now: Moment, out: list[Effect]) -> None:
+    """What was or would have been assigned in this generation isn't: who waits for it hears so."""
+    for member in group.members.values():
+        member.assignment = b""
+        release_sync(group, member, answers.unsynced(code), now, out)
+
+
+def release_sync(
+    group: LiveClassicGroup, member: LiveMember, response: SyncGroupResponse, now: Moment, out: list[Effect]
+) -> None:
+    """Answer a SyncGroup that waits. The session begins anew: while it waited, silence was excused."""
+    if member.syncing is not None:
+        out.append(Answer(member.syncing, response))
+        member.syncing = None
+        group.expect(member, now)
+
+
+def drop(group: LiveClassicGroup, member: LiveMember, out: list[Effect]) -> None:
+    """Take a member out; a request of it that waits is told to begin anew, should there still be somebody."""
+    ticket = group.unpark(member)
+    if ticket is not None:
+        out.append(Answer(ticket, answers.refused(ErrorCode.UNKNOWN_MEMBER_ID)))
+    if member.syncing is not None:
+        out.append(Answer(member.syncing, answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID)))
+        member.syncing = None
+    group.remove(member)
+
+
+def _join_by(group: LiveClassicGroup, deadline_ms: float) -> None:
+    group.join_deadline_ms = deadline_ms
+    group.wake_by(deadline_ms)
+
+
+def _end_sync(group: LiveClassicGroup) -> None:
+    group.unsynced.clear()
+    group.sync_deadline_ms = NEVER

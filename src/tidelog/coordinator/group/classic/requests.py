@@ -1,0 +1,119 @@
+"""The four requests of the classic protocol: from `apis` to the group they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.classic import answers
+from tidelog.coordinator.group.classic.joining import Join, create, join
+from tidelog.coordinator.group.classic.leaving import heartbeat, leave
+from tidelog.coordinator.group.classic.shell import act, find, limits_of, moment, open_group
+from tidelog.coordinator.group.classic.syncing import Sync, sync
+from tidelog.env.promise import Promise
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.env.random import Random
+
+
+def join_group(
+    coordinator: GroupCoordinator, request: JoinGroupRequest, version: int, client_id: str, client_host: str
+) -> Promise[JoinGroupResponse]:
+    """The answer comes when the generation begins: after the join phase."""
+    group_id = request.group_id
+    if not group_id:
+        return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
+    limits = limits_of(coordinator.config)
+    if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
+        return Promise[JoinGroupResponse].resolved(
+            answers.refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        )
+    try:
+        shard = coordinator.shard_of(group_id)
+    except KafkaError as error:
+        return Promise[JoinGroupResponse].resolved(answers.refused(error.code))
+    now = moment(shard.clock)
+    if request.member_id and find(shard, group_id) is None:
+        return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+    group, is_new = open_group(shard, group_id, now)
+    answer: Promise[JoinGroupResponse] = Promise()
+    new_id = "" if request.member_id else _member_id(coordinator.random, request.group_instance_id or client_id)
+    asked = Join.of(request, version, client_id, client_host, new_id, answer)
+    effects = join(group, asked, limits, now)
+    if is_new:
+        effects.append(create(group))
+    act(coordinator, shard, group, effects)
+    return answer
+
+
+def sync_group(coordinator: GroupCoordinator, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
+    """The answer comes when the leader's assignment is committed."""
+    try:
+        shard = coordinator.shard_of(request.group_id)
+    except KafkaError as error:
+        return Promise[SyncGroupResponse].resolved(answers.unsynced(error.code))
+    group = find(shard, request.group_id)
+    if group is None:
+        return Promise[SyncGroupResponse].resolved(answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID))
+    answer: Promise[SyncGroupResponse] = Promise()
+    act(coordinator, shard, group, sync(group, Sync.of(request, answer), moment(shard.clock)))
+    return answer
+
+
+def beat(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatResponse:
+    """While the group is being loaded nobody can say more than that it goes on: its members stay."""
+    try:
+        shard = coordinator.shard_of(request.group_id)
+    except KafkaError as error:
+        is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+    group = find(shard, request.group_id)
+    if group is None:
+        return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    now = moment(shard.clock)
+    code = heartbeat(group, request.member_id, request.group_instance_id, request.generation_id, now)
+    return HeartbeatResponse(error_code=code)
+
+
+def leave_group(
+    coordinator: GroupCoordinator, group_id: str, leavers: Sequence[MemberIdentity]
+) -> Promise[LeaveGroupResponse]:
+    """The answer comes at once, or where the group became empty when that is committed."""
+    try:
+        shard = coordinator.shard_of(group_id)
+    except KafkaError as error:
+        return Promise[LeaveGroupResponse].resolved(LeaveGroupResponse(error_code=error.code))
+    group = find(shard, group_id)
+    if group is None:
+        return Promise[LeaveGroupResponse].resolved(
+            LeaveGroupResponse(members=[_unknown(leaver) for leaver in leavers])
+        )
+    answer: Promise[LeaveGroupResponse] = Promise()
+    act(
+        coordinator,
+        shard,
+        group,
+        leave(group, answer, leavers, limits_of(coordinator.config), moment(shard.clock)),
+    )
+    return answer
+
+
+def _unknown(leaver: MemberIdentity) -> MemberResponse:
+    return MemberResponse(
+        member_id=leaver.member_id,
+        group_instance_id=leaver.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+
+
+def _member_id(random: Random, owner: str) -> str:
+    """The instance id or client id, and a UUID: never one that was given before."""
+    text = random.uuid().hex()
+    return f"{owner}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
