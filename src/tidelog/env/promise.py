@@ -84,6 +84,21 @@ class Promise(Generic[T]):
         self.on_done(settle)
         return mapped
 
+    def then(self, finish: "Callable[[Promise[T]], U]") -> "Promise[U]":
+        """A promise for `finish(this one)`, called once it is settled, with a value or an error."""
+        finished: Promise[U] = Promise()
+
+        def settle(promise: "Promise[T]") -> None:
+            try:
+                value = finish(promise)
+            except BaseException as error:
+                finished.fail(error)
+            else:
+                finished.resolve(value)
+
+        self.on_done(settle)
+        return finished
+
     def _notify(self) -> None:
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():

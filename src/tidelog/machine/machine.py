@@ -61,12 +61,13 @@ Fold = Callable[[S, Sequence[R], Position], S]
 class _Waiting(Generic[S, R]):
     """A decision that was appended and isn't committed; `answers` are those that wait for it."""
 
-    __slots__ = ("answers", "offset", "records", "state")
+    __slots__ = ("answers", "offset", "records", "since", "state")
 
-    def __init__(self, offset: int, state: S, records: Sequence[R]) -> None:
+    def __init__(self, offset: int, state: S, records: Sequence[R], since: float) -> None:
         self.offset = offset
         self.state = state
         self.records = records
+        self.since = since
         self.answers: list[tuple[Promise[Any], Any]] = []
 
 
@@ -75,6 +76,8 @@ class Machine(Generic[S, R]):
 
     __slots__ = (
         "_clock",
+        "_committing",
+        "_end",
         "_fold",
         "_log",
         "_loop",
@@ -110,6 +113,8 @@ class Machine(Generic[S, R]):
         self._lost = lost
         self._waiting: deque[_Waiting[S, R]] = deque()
         self._waiting_answers = 0
+        self._end = 0
+        self._committing = False
         self._timers: set[_EpochTimer] = set()
 
     # ---- loading and following: what others decided ----
@@ -131,6 +136,7 @@ class Machine(Generic[S, R]):
         """All of the log is replayed: decide from now on."""
         assert self.epoch is None
         self.epoch = epoch
+        self._end = 0
 
     def unload(self) -> None:
         """Leadership is over: forget what isn't committed, fail who waits, stop the timers."""
@@ -174,17 +180,45 @@ class Machine(Generic[S, R]):
         if written != last:  # the log added records of its own, such as those of a transaction
             state = self._fold(state, (), Position(written, self.epoch, now_ms))
         self.newest = state
-        self._waiting.append(_Waiting(written, state, records))
+        self._waiting.append(_Waiting(written, state, records, self._clock.monotonic()))
 
     def commit(self, end: int) -> None:
-        """Everything below `end` is committed: publish it, then answer."""
-        while self._waiting and self._waiting[0].offset < end:
-            entry = self._waiting.popleft()
+        """Everything below `end` is committed: publish it, then answer.
+
+        Who is answered may submit again at once, and that may be committed before this returns: it takes its turn
+        behind the answers that come before it.
+        """
+        self._end = max(self._end, end)
+        if self._committing:
+            return
+        self._committing = True
+        try:
+            while self._waiting and self._waiting[0].offset < self._end:
+                entry = self._waiting.popleft()
+                self._waiting_answers -= len(entry.answers)
+                self.committed = entry.state
+                self._publish(entry.state, entry.records)
+                for promise, answer in entry.answers:
+                    promise.resolve(answer)
+        finally:
+            self._committing = False
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest decision that isn't committed was appended, by the clock that never goes back."""
+        return self._waiting[0].since if self._waiting else None
+
+    def give_up(self, before: float, error: KafkaError) -> None:
+        """Fail who waits for what was appended before then. It stays appended, and may be committed yet."""
+        late: list[tuple[Promise[Any], Any]] = []
+        for entry in self._waiting:
+            if entry.since >= before:
+                break
+            late += entry.answers
             self._waiting_answers -= len(entry.answers)
-            self.committed = entry.state
-            self._publish(entry.state, entry.records)
-            for promise, answer in entry.answers:
-                promise.resolve(answer)
+            entry.answers = []
+        for promise, _ in late:
+            promise.fail(error)
 
     def schedule(self, delay_s: float, action: Callable[[], None]) -> "_EpochTimer":
         """Run `action` later, unless leadership changed by then."""

@@ -41,8 +41,7 @@ def replay_marker(state: GroupsState, marker: Marker) -> GroupsState:
         return state
     offsets, writers = state.offsets, state.writers
     for group_id, pending in by_group.items():
-        left = writers[group_id] - {marker.producer_id}
-        writers = writers.set(group_id, left) if left else writers.delete(group_id)
+        writers = _without_writer(writers, group_id, marker.producer_id)
         if marker.committed:
             known = offsets.get(group_id, NO_OFFSETS).mutate()
             for partition, committed in pending.items():
@@ -67,8 +66,32 @@ def _pend(
 
 
 def _without(state: GroupsState, group_id: str, partition: tuple[str, int]) -> GroupsState:
+    """A tombstone: what open transactions have for the partition is forgotten too."""
+    for producer_id in state.writers.get(group_id, _NOBODY):
+        state = _unpend(state, producer_id, group_id, partition)
     known = state.offsets.get(group_id)
     if known is None or partition not in known:
         return state
     left = known.delete(partition)
     return state.with_offsets(state.offsets.set(group_id, left) if left else state.offsets.delete(group_id))
+
+
+def _unpend(state: GroupsState, producer_id: int, group_id: str, partition: tuple[str, int]) -> GroupsState:
+    by_group = state.pending[producer_id]
+    pending = by_group[group_id]
+    if partition not in pending:
+        return state
+    pending = pending.delete(partition)
+    writers = state.writers
+    if pending:
+        by_group = by_group.set(group_id, pending)
+    else:
+        by_group = by_group.delete(group_id)
+        writers = _without_writer(writers, group_id, producer_id)
+    every = state.pending.set(producer_id, by_group) if by_group else state.pending.delete(producer_id)
+    return GroupsState(state.groups, state.offsets, every, writers)
+
+
+def _without_writer(writers: Map[str, frozenset[int]], group_id: str, producer_id: int) -> Map[str, frozenset[int]]:
+    left = writers[group_id] - {producer_id}
+    return writers.set(group_id, left) if left else writers.delete(group_id)
