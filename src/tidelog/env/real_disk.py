@@ -64,11 +64,13 @@ class RealFile:
     def view(self, pos: int, count: int) -> memoryview:
         end = pos + count
         if end > self._mapped:
+            if end - self._mapped < REMAP_BYTES:
+                data = os.pread(self._fd, count, pos)
+                if len(data) == count:
+                    return memoryview(data)
             size = os.fstat(self._fd).st_size
             if end > size:
                 raise ValueError(f"{self.path}: asked for bytes {pos} to {end}, but it has {size}")
-            if size - self._mapped < REMAP_BYTES:
-                return memoryview(os.pread(self._fd, count, pos))
             self._map = memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ))
             self._mapped = size
         assert self._map is not None

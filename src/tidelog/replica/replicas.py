@@ -118,8 +118,12 @@ class Replicas:
 
     def _wake_later(self, partition: Partition) -> None:
         if not self._awake:
-            self._loop.call_soon(self._wake)
+            self._loop.call_soon(self._wake_behind)
         self._awake.append(partition)
+
+    def _wake_behind(self) -> None:
+        """Behind the answers to those who wrote."""
+        self._loop.call_soon(self._wake)
 
     def _wake(self) -> None:
         awake, self._awake = self._awake, []

@@ -66,6 +66,7 @@ class Connection:
         "_slots",
         "_stopped",
         "_waits_for_buffers",
+        "_watching",
         "active",
         "closed",
         "frame_began",
@@ -100,7 +101,7 @@ class Connection:
         self._draining = False
         self._slots: deque[Slot] = deque()
         self._outbox = Outbox(host.loop, sock, self._drained, self._broken)
-        self._reading = True
+        self._reading = self._watching = True
         host.loop.add_reader(sock, self._readable)
 
     @property
@@ -115,12 +116,12 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        return bool(self._slots) or bool(self._deferred) or self._outbox.pending
+        return bool(self._slots) or bool(self._deferred) or bool(self._outbox.queue)
 
     @property
     def owes_answer(self) -> bool:
         """Whether the client waits for us, rather than we for the client to take its answers."""
-        return bool(self._slots) and not self._outbox.pending
+        return bool(self._slots) and not self._outbox.queue
 
     def stirred(self) -> bool:
         """Whether something came or went since the last call."""
@@ -133,7 +134,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
-        if self._reading:
+        if self._watching:
             self._host.loop.remove_reader(self.sock)
         self._outbox.close()
         self.sock.close()
@@ -173,6 +174,10 @@ class Connection:
     # -- in
 
     def _readable(self) -> None:
+        if not self._reading:
+            self._watching = False
+            self._host.loop.remove_reader(self.sock)
+            return
         frame, left = self._frame, self._left
         shared = self._host.buffers.shared
         if frame is not None:
@@ -257,7 +262,7 @@ class Connection:
                 ready.clear()
             self._queue(answer)
             queued += 1
-            if self._outbox.pending or self._must_wait() or queued >= ANSWERS_A_TURN:
+            if self._outbox.queue or self._must_wait() or queued >= ANSWERS_A_TURN:
                 self._stop_at(buffer, start, end)
                 return
         if ready:
@@ -268,7 +273,7 @@ class Connection:
             self._keep(buffer, start, end)
         else:
             self._peek = False
-        if self._outbox.pending and not self.closed:
+        if self._outbox.queue and not self.closed:
             self._pause()
 
     def _defer(self, answers: bytes) -> None:
@@ -284,7 +289,7 @@ class Connection:
         answers, self._deferred = self._deferred, b""
         if answers and not self.closed:
             self._outbox.send_bytes(answers)
-            if self._outbox.pending and not self.closed:
+            if self._outbox.queue and not self.closed:
                 self._pause()
 
     def _stop_at(self, buffer: memoryview, start: int, end: int) -> None:
@@ -295,7 +300,7 @@ class Connection:
         self._left = bytes(buffer[start:end])
         self._stopped = True
         self._pause()
-        if not self._outbox.pending and not self._must_wait():
+        if not self._outbox.queue and not self._must_wait():
             self._host.loop.call_soon(self._go_on)
 
     def _keep(self, buffer: memoryview, start: int, end: int) -> None:
@@ -348,9 +353,14 @@ class Connection:
 
     def _slot_ready(self) -> None:
         """Answers that become ready in the same turn of the loop, as after a sync, leave together."""
-        if not self._sending and self._slots and self._slots[0].ready:
-            self._sending = True
-            self._host.loop.call_soon(self._send_ready)
+        slots = self._slots
+        if self._sending or not slots or not slots[0].ready:
+            return
+        if len(slots) == 1 and self._stopped and not self._left and not slots[0].runs_ahead:
+            self._send_ready()  # a fetch that waited, most likely: nothing can join it
+            return
+        self._sending = True
+        self._host.loop.call_soon(self._send_ready)
 
     def _send_ready(self) -> None:
         self._sending = False
@@ -379,7 +389,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Take up the frames that were kept, and reading, unless there is again a reason to wait."""
-        if self.closed or self._draining or self._outbox.pending or self._must_wait():
+        if self.closed or self._draining or self._outbox.queue or self._must_wait():
             return
         left, self._left = self._left, b""
         self._stopped = False
@@ -388,7 +398,7 @@ class Connection:
                 self._take(memoryview(bytearray(left)), 0, len(left))
             except Exception as error:
                 self._failed(error)
-        if not self.closed and not self._stopped and not self._outbox.pending:
+        if not self.closed and not self._stopped and not self._outbox.queue:
             self._resume()
 
     def _broken(self) -> None:
@@ -403,13 +413,13 @@ class Connection:
         log.error("a request of %s on %s failed", self.peer, self.listener, exc_info=error)
 
     def _pause(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._host.loop.remove_reader(self.sock)
+        """The loop is told only if something comes meanwhile: a client whose fetch waits has usually nothing to say."""
+        self._reading = False
 
     def _resume(self) -> None:
-        if not self._reading:
-            self._reading = True
+        self._reading = True
+        if not self._watching:
+            self._watching = True
             self._host.loop.add_reader(self.sock, self._readable)
 
 

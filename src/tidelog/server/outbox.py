@@ -19,26 +19,24 @@ MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for thi
 
 
 class Outbox:
-    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_queue", "_sent", "_sock", "_writing", "moved")
+    """`queue` is what waits to be sent: empty, where the peer has taken everything."""
+
+    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_sent", "_sock", "_writing", "moved", "queue")
 
     def __init__(self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[], None]) -> None:
         self._loop = loop
         self._sock = sock
         self._drained = drained
         self._failed = failed
-        self._queue: deque[bytes | memoryview | Sendable] = deque()
+        self.queue: deque[bytes | memoryview | Sendable] = deque()
         self._sent = 0  # bytes of the queue's first part that have gone, where that is a slice
         self._writing = False
         self._closed = False
         self.moved = False  # the peer took something of what was queued; whoever looks resets it
 
-    @property
-    def pending(self) -> bool:
-        return bool(self._queue)
-
     def close(self) -> None:
         self._closed = True
-        self._queue.clear()
+        self.queue.clear()
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._sock)
@@ -49,12 +47,12 @@ class Outbox:
         if isinstance(answer, bytes):
             self.send_bytes(answer)
             return
-        if self._queue:
-            self._queue.extend(answer)
+        if self.queue:
+            self.queue.extend(answer)
         elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN and type(answer[2]) is bytes:
             self._send_three(answer)
         else:
-            self._queue.extend(answer)
+            self.queue.extend(answer)
             self._flush()
 
     def _send_three(self, answer: list[bytes | Sendable]) -> None:
@@ -74,15 +72,15 @@ class Outbox:
             for part in (head, middle, tail):
                 size = len(part)
                 if sent < size:
-                    self._queue.append(memoryview(part)[sent:])
+                    self.queue.append(memoryview(part)[sent:])
                 sent = max(0, sent - size)
             self._want_to_write()
 
     def send_bytes(self, data: bytes) -> None:
         if self._closed:
             return
-        if self._queue:
-            self._queue.append(data)
+        if self.queue:
+            self.queue.append(data)
             return
         try:
             count = self._sock.send(data)
@@ -92,11 +90,11 @@ class Outbox:
             self._failed()
             return
         if count != len(data):
-            self._queue.append(memoryview(data)[count:])
+            self.queue.append(memoryview(data)[count:])
             self._want_to_write()
 
     def _flush(self) -> None:
-        queue = self._queue
+        queue = self.queue
         self.moved = True
         try:
             while queue:
@@ -126,7 +124,7 @@ class Outbox:
 
     def _send_small(self) -> None:
         """Send what stands at the head of the queue up to the next large slice."""
-        queue = self._queue
+        queue = self.queue
         parts: list[bytes | memoryview] = []
         flags = 0
         for part in queue:

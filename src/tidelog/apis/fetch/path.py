@@ -121,7 +121,9 @@ class FetchPath:
                 version=version,
                 correlation_id=correlation_id,
             )
-            return _answered(fetch, connection, buffer, start, pos, end, wait_ms)
+            if wait_ms > 0 and bounds[0] > 0:  # what was found is too little
+                return _patient(fetch, connection, buffer, start, pos, end, wait_ms)
+            return fetch.look(at_once=True)
         if committed and log.has_aborted and log.aborted(offset, log_slice):
             return NotImplemented
         length = uvarint(size + 1)
@@ -163,7 +165,8 @@ class FetchPath:
             version=version,
             correlation_id=correlation_id,
         )
-        return _answered(fetch, connection, buffer, start, pos, end, wait_ms)
+        answer = fetch.look(at_once=wait_ms <= 0)
+        return _patient(fetch, connection, buffer, start, pos, end, wait_ms) if answer is None else answer
 
     def _read_topics(
         self, buffer: memoryview, pos: int, end: int, count: int
@@ -204,10 +207,7 @@ class FetchPath:
         return partition
 
 
-def _answered(
+def _patient(
     fetch: LightFetch, connection: Any, buffer: memoryview, start: int, pos: int, end: int, wait_ms: int
-) -> Any:
-    answer = fetch.look(at_once=wait_ms <= 0)
-    if answer is not None:
-        return answer
+) -> LightFetch:
     return fetch.patient(connection, bytearray(buffer[start:end]), pos + _WAIT_AT - start, min(wait_ms, MAX_WAIT_MS))
