@@ -16,6 +16,7 @@ NOT_TOLD = -(2**31)
 TOPIC_OPERATIONS = 0b1101_1111_1000
 """Bits of the operations on a topic, all of them: without an authorizer everyone may do everything."""
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+GROUP_OPERATIONS = 0b1101_0100_1000
 
 RESERVED_DIRECTORIES = frozenset((bytes(16), bytes(15) + b"\x01"))
 """A replica's directory when none is assigned, and when it is migrating: counted as online."""

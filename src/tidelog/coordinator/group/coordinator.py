@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.group import expiry
 from tidelog.coordinator.group.classic import hooks as classic
 from tidelog.coordinator.group.consumer import hooks as consumer
 from tidelog.coordinator.group.fold import fold
@@ -46,11 +47,13 @@ class GroupCoordinator:
         shards.on_load += [
             lambda shard: classic.on_load(self, shard),
             lambda shard: consumer.on_load(self, shard),
+            lambda shard: expiry.begin(self, shard),
         ]
         shards.on_unload += [
             lambda shard: classic.on_unload(self, shard),
             lambda shard: consumer.on_unload(self, shard),
         ]
+        metadata.subscribe(lambda old, new, topics, configs: expiry.topics_deleted(self, old, new, topics))
 
     @property
     def config(self) -> BrokerConfig:

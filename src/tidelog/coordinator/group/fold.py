@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.coordinator.entry import LogEntry, Marker
-from tidelog.coordinator.group import offsets
 from tidelog.coordinator.group.classic.replay import REPLAY as CLASSIC
 from tidelog.coordinator.group.consumer.replay import REPLAY as CONSUMER
+from tidelog.coordinator.group.offsets import Drafts, replay_marker
 from tidelog.coordinator.group.state import GroupsState
 from tidelog.machine.machine import Position
 from tidelog.wire.records.groups import OffsetCommitKey
@@ -17,17 +17,17 @@ _REPLAY: dict[type, Callable[[GroupsState, Any, Any], GroupsState]] = {**CLASSIC
 
 def fold(state: GroupsState, entries: Sequence[LogEntry], position: Position) -> GroupsState:
     """The state after `entries`, the last of which stands at `position`."""
+    drafts = Drafts(state)
     place = position.offset - len(entries) + 1
     for index, entry in enumerate(entries):
-        offset = entry.offset if entry.offset >= 0 else place + index
-        if type(entry) is Marker:
-            state = offsets.replay_marker(state, entry)
+        if isinstance(entry, Marker):
+            drafts.state = replay_marker(drafts.finish(), entry)
             continue
-        kind = type(entry.key)
-        if kind is OffsetCommitKey:
-            state = offsets.replay(state, entry.key, entry.value, entry.producer_id, offset)
-        else:
-            replay = _REPLAY.get(kind)
-            if replay is not None:
-                state = replay(state, entry.key, entry.value)
-    return state
+        key = entry.key
+        if type(key) is OffsetCommitKey:
+            drafts.replay(key, entry.value, entry.producer_id, entry.offset if entry.offset >= 0 else place + index)
+            continue
+        replay = _REPLAY.get(type(key))
+        if replay is not None:
+            drafts.state = replay(drafts.finish(), key, entry.value)
+    return drafts.finish()

@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
-from immutables import Map
+from sys import intern
+
+from immutables import Map, MapMutation
 
 from tidelog.coordinator.entry import Marker
-from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets
+from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets, TopicPartition
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
 _NO_GROUPS: Map[str, Offsets] = Map()
 _NOBODY: frozenset[int] = frozenset()
 
 
-def replay(
-    state: GroupsState, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int
-) -> GroupsState:
-    """A record at `offset` of the log; `producer_id >= 0`: part of that producer's transaction."""
-    partition = key.topic, key.partition
-    if value is None:
-        return _without(state, key.group, partition)
-    committed = CommittedOffset(
-        value.offset,
-        value.leader_epoch,
-        value.metadata,
-        value.commit_timestamp,
-        value.expire_timestamp,
-        value.topic_id,
-        offset,
-    )
-    if producer_id >= 0:
-        return _pend(state, producer_id, key.group, partition, committed)
-    known = state.offsets.get(key.group, NO_OFFSETS)
-    return state.with_offsets(state.offsets.set(key.group, known.set(partition, committed)))
+class Drafts:
+    """The offsets of the groups that a fold touches, open for change: a load folds thousands of records at once."""
+
+    __slots__ = ("_open", "state")
+
+    def __init__(self, state: GroupsState) -> None:
+        self.state = state
+        """What is finished."""
+        self._open: dict[str, MapMutation[TopicPartition, CommittedOffset]] = {}
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int) -> None:
+        """A record at `offset` of the log; `producer_id >= 0`: part of that producer's transaction."""
+        group_id = key.group
+        partition = intern(key.topic), key.partition
+        if value is None:
+            if group_id in self.state.writers:
+                self.state = _forget_pending(self.finish(), group_id, partition)
+            self._of(group_id).pop(partition, None)
+            return
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            offset,
+        )
+        if producer_id >= 0:
+            self.state = _pend(self.finish(), producer_id, group_id, partition, committed)
+        else:
+            self._of(group_id)[partition] = committed
+
+    def finish(self) -> GroupsState:
+        """The state with everything that was changed."""
+        if self._open:
+            offsets = self.state.offsets
+            for group_id, draft in self._open.items():
+                finished = draft.finish()
+                if finished:
+                    offsets = offsets.set(group_id, finished)
+                elif group_id in offsets:
+                    offsets = offsets.delete(group_id)
+            self._open = {}
+            self.state = self.state.with_offsets(offsets)
+        return self.state
+
+    def _of(self, group_id: str) -> MapMutation[TopicPartition, CommittedOffset]:
+        draft = self._open.get(group_id)
+        if draft is None:
+            draft = self._open[group_id] = self.state.offsets.get(group_id, NO_OFFSETS).mutate()
+        return draft
 
 
 def replay_marker(state: GroupsState, marker: Marker) -> GroupsState:
@@ -53,7 +87,7 @@ def replay_marker(state: GroupsState, marker: Marker) -> GroupsState:
 
 
 def _pend(
-    state: GroupsState, producer_id: int, group_id: str, partition: tuple[str, int], committed: CommittedOffset
+    state: GroupsState, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
 ) -> GroupsState:
     by_group = state.pending.get(producer_id, _NO_GROUPS)
     pending = by_group.get(group_id, NO_OFFSETS).set(partition, committed)
@@ -65,18 +99,14 @@ def _pend(
     )
 
 
-def _without(state: GroupsState, group_id: str, partition: tuple[str, int]) -> GroupsState:
-    """A tombstone: what open transactions have for the partition is forgotten too."""
+def _forget_pending(state: GroupsState, group_id: str, partition: TopicPartition) -> GroupsState:
+    """A tombstone forgets what open transactions have for the partition, too."""
     for producer_id in state.writers.get(group_id, _NOBODY):
         state = _unpend(state, producer_id, group_id, partition)
-    known = state.offsets.get(group_id)
-    if known is None or partition not in known:
-        return state
-    left = known.delete(partition)
-    return state.with_offsets(state.offsets.set(group_id, left) if left else state.offsets.delete(group_id))
+    return state
 
 
-def _unpend(state: GroupsState, producer_id: int, group_id: str, partition: tuple[str, int]) -> GroupsState:
+def _unpend(state: GroupsState, producer_id: int, group_id: str, partition: TopicPartition) -> GroupsState:
     by_group = state.pending[producer_id]
     pending = by_group[group_id]
     if partition not in pending:

@@ -110,7 +110,8 @@ def view(shard: GroupShard, state: GroupsState, group_id: str) -> View | None:
     if isinstance(group, ConsumerGroup):
         return ConsumerView(group)
     live = shard.live.classic.get(group_id)
-    if group is None and live is None and group_id not in state.offsets and group_id not in state.writers:
+    in_log = group is not None or group_id in state.offsets or group_id in state.writers
+    if not in_log and (live is None or not (live.members or live.pending or live.writing)):
         return None
     return ClassicView(group_id, group, live)
 
