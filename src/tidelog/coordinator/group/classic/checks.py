@@ -22,12 +22,11 @@ def phase_of(group: ClassicGroup | None, live: LiveClassicGroup | None) -> Phase
 
 
 def check_commit(
-    live: LiveClassicGroup | None,
+    live: LiveClassicGroup,
     member_id: str,
     instance_id: str | None,
     generation: int,
     *,
-    exists: bool = True,
     transactional: bool = False,
 ) -> None:
     """Members commit in their generation; anybody may (generation -1) while the group has no members.
@@ -35,13 +34,8 @@ def check_commit(
     Not while an assignment is on its way: who owns what isn't known to all. Producers are let through then, and their
     old versions name neither member nor generation.
     """
-    if live is None or live.phase is Phase.EMPTY:
-        if generation < 0:
-            return
-        if not exists:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no such group, so no generation {generation}")
-    if live is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group is empty, so {member_id} is no member of it")
+    if generation < 0 and live.phase is Phase.EMPTY:
+        return
     if generation >= 0 or member_id or instance_id is not None:
         live.check_member(member_id, instance_id)
         live.check_generation(generation)

@@ -15,6 +15,7 @@ from tidelog.coordinator.group.classic.effects import (
 )
 from tidelog.coordinator.group.classic.joining import replaced
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.member import NEVER
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.coordinator.group.classic.syncing import assigned
@@ -69,5 +70,6 @@ def bury(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> list[Effect]:
         if member.syncing is not None:
             out.append(Answer(member.syncing, answers.unsynced(code)))
             member.syncing = None
+    group.join_deadline_ms = group.sync_deadline_ms = NEVER
     group.enter(Phase.DEAD, now)
     return out
