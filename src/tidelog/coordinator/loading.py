@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 L = TypeVar("L")
 
-CHUNK_BYTES = 32 * 1024
+CHUNK_BYTES = 16 * 1024
 """What is read between two turns of the loop; a batch that is larger comes whole."""
 
 
@@ -42,12 +42,12 @@ class Loading(Generic[S, L]):
         if piece is None:
             self.shard.machine.load(self._state)
             return True
-        view = piece.view()
+        data = bytes(piece.view())  # slices of bytes are cheaper than those of a view, and there are many
         entries: list[LogEntry] = []
         last: BatchHeader | None = None
-        for header in iterate(view):
+        for header in iterate(data):
             if header.next_offset > self._next:  # a read begins with the batch that holds the offset
-                self._read(view, header, entries)
+                self._read(data, header, entries)
                 self._next = header.next_offset
                 last = header
         assert last is not None, f"{log.place}: nothing whole was read at offset {self._next}"
@@ -55,11 +55,11 @@ class Loading(Generic[S, L]):
         self._state = self._kind.fold(self._state, entries, position)
         return False
 
-    def _read(self, view: memoryview, header: BatchHeader, entries: list[LogEntry]) -> None:
+    def _read(self, data: bytes, header: BatchHeader, entries: list[LogEntry]) -> None:
         decode = self._kind.types.decode
         attributes = header.attributes
         if attributes & CONTROL_FLAG:
-            for record in records(view, header):
+            for record in records(data, header):
                 committed, coordinator_epoch = read_marker(record)
                 entries.append(
                     Marker(
@@ -68,7 +68,8 @@ class Loading(Generic[S, L]):
                 )
             return
         producer_id = header.producer_id if attributes & TRANSACTIONAL_FLAG else -1
-        for record in records(view, header):
-            decoded = decode(record.key or b"", record.value)
+        producer_epoch = header.producer_epoch
+        for offset, _, key, value, _ in records(data, header):
+            decoded = decode(key or b"", value)
             if decoded is not None:
-                entries.append(Entry(*decoded, producer_id, header.producer_epoch, record.offset))
+                entries.append(Entry(decoded[0], decoded[1], producer_id, producer_epoch, offset))

@@ -39,12 +39,25 @@ class Kind(Generic[S, L]):
     make_live: Callable[[Shard[S, L]], L]
     codec: Callable[[], int] = lambda: 0
     """The compression of what is written."""
+    timeout_s: Callable[[], float] = lambda: 5.0
+    """How long an answer may wait for its commit."""
 
 
 class Shard(Generic[S, L]):
     """State of the keys of one partition. `epoch` is the leader epoch in which it was loaded, and decides."""
 
-    __slots__ = ("_awaited", "_failed", "clock", "epoch", "index", "live", "machine", "partition")
+    __slots__ = (
+        "_awaited",
+        "_failed",
+        "_impatient",
+        "_timeout_s",
+        "clock",
+        "epoch",
+        "index",
+        "live",
+        "machine",
+        "partition",
+    )
 
     live: L
 
@@ -60,6 +73,8 @@ class Shard(Generic[S, L]):
         self.epoch = partition.leader_epoch
         self.clock = env.clock
         self._failed = failed
+        self._timeout_s = kind.timeout_s
+        self._impatient = False
         self._awaited = -1
         self.machine: Machine[S, LogEntry] = Machine(
             kind.empty,
@@ -118,7 +133,20 @@ class Shard(Generic[S, L]):
         if end != self._awaited:
             self._awaited = end
             self.partition.wait_for_ack(end, self._acked)
+            if not self._impatient and self.machine.waiting_since is not None:
+                self._impatient = True
+                self.schedule(self._timeout_s(), self._look_at_the_time)
         return promise
+
+    def _look_at_the_time(self) -> None:
+        """Who waited too long for a commit is told to come again. One timer for all, set while anybody waits."""
+        timeout_s, now = self._timeout_s(), self.clock.monotonic()
+        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the change was not committed in {timeout_s:g} s")
+        self.machine.give_up(now - timeout_s, late)
+        since = self.machine.waiting_since
+        self._impatient = since is not None
+        if since is not None:
+            self.schedule(max(since + timeout_s - now, timeout_s / 10), self._look_at_the_time)
 
     def _acked(self, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:

@@ -209,10 +209,10 @@ class Machine(Generic[S, R]):
         return self._waiting[0].since if self._waiting else None
 
     def give_up(self, before: float, error: KafkaError) -> None:
-        """Fail who waits for what was appended before then. It stays appended, and may be committed yet."""
+        """Fail who waits for what was appended by then. It stays appended, and may be committed yet."""
         late: list[tuple[Promise[Any], Any]] = []
         for entry in self._waiting:
-            if entry.since >= before:
+            if entry.since > before:
                 break
             late += entry.answers
             self._waiting_answers -= len(entry.answers)

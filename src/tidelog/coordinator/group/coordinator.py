@@ -4,6 +4,7 @@ take the coordinator and the request."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group import expiry
@@ -45,14 +46,11 @@ class GroupCoordinator:
         self.clock = clock
         self._config = config
         shards.on_load += [
-            lambda shard: classic.on_load(self, shard),
-            lambda shard: consumer.on_load(self, shard),
-            lambda shard: expiry.begin(self, shard),
+            partial(classic.on_load, self),
+            partial(consumer.on_load, self),
+            partial(expiry.begin, self),
         ]
-        shards.on_unload += [
-            lambda shard: classic.on_unload(self, shard),
-            lambda shard: consumer.on_unload(self, shard),
-        ]
+        shards.on_unload += [partial(classic.on_unload, self), partial(consumer.on_unload, self)]
         metadata.subscribe(lambda old, new, topics, configs: expiry.topics_deleted(self, old, new, topics))
 
     @property
@@ -78,6 +76,7 @@ def group_coordinator(
         fold=fold,
         make_live=lambda shard: GroupLive(),
         codec=lambda: config().offsets_topic_compression_codec,
+        timeout_s=lambda: config().offsets_commit_timeout_ms / 1000,
     )
     shards = Shards(kind, node_id, env, replicas, metadata)
     return GroupCoordinator(shards, config, metadata, env.random, env.clock)

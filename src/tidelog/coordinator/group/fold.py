@@ -23,8 +23,8 @@ def fold(state: GroupsState, entries: Sequence[LogEntry], position: Position) ->
         if isinstance(entry, Marker):
             drafts.state = replay_marker(drafts.finish(), entry)
             continue
-        key = entry.key
-        if type(key) is OffsetCommitKey:
+        key: object = entry.key
+        if isinstance(key, OffsetCommitKey):
             drafts.replay(key, entry.value, entry.producer_id, entry.offset if entry.offset >= 0 else place + index)
             continue
         replay = _REPLAY.get(type(key))

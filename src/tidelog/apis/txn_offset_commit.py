@@ -1,0 +1,140 @@
+"""TxnOffsetCommit (key 28): a group's progress as part of a transaction: it counts once the transaction is committed.
+
+The producer's first offsets in a transaction need the transaction coordinator's word, as its first records in a
+partition do (KIP-890): before v5 it is asked whether the group was added (AddOffsetsToTxn), from v5 on the group joins
+by this. v3 lets the member say who it is, and fences it like a plain commit (KIP-447); v4 answers
+TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.commit import Wanted, commit_in_transaction
+from tidelog.coordinator.group.fencing import Member
+from tidelog.coordinator.placement import CONSUMER_OFFSETS
+from tidelog.coordinator.txn.decide import Producer
+from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
+from tidelog.env.promise import Promise
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.metadata.image import ClusterImage
+
+KNOWS_LOADING_FROM = 2
+ABORTABLE_FROM = 4
+JOINS_FROM = 5
+
+
+def handle(
+    context: Context, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
+    response, wanted, waiting = _sort_out(context.services.metadata.image, request)
+    if not wanted:
+        return response
+    committed: Promise[list[ErrorCode]] = Promise()
+
+    def joined(promise: Promise[None]) -> None:
+        try:
+            promise.result()
+            done = commit_in_transaction(
+                context.services.groups,
+                request.group_id,
+                Member(request.generation_id, request.member_id, request.group_instance_id),
+                (request.producer_id, request.producer_epoch),
+                wanted,
+                context.version,
+            )
+        except Exception as error:
+            committed.fail(error)
+        else:
+            done.on_done(lambda done: _pass_on(done, committed))
+
+    def told(promise: Promise[list[ErrorCode]]) -> TxnOffsetCommitResponse:
+        error = promise.error
+        if isinstance(error, KafkaError):
+            codes = [_as_known(error.code, context.version)] * len(waiting)
+        else:
+            codes = promise.result()
+        for partition, code in zip(waiting, codes, strict=True):
+            partition.error_code = code
+        return response
+
+    _join(context, request).on_done(joined)
+    return committed.then(told)
+
+
+def _pass_on(done: Promise[list[ErrorCode]], to: Promise[list[ErrorCode]]) -> None:
+    if done.error is not None:
+        to.fail(done.error)
+    else:
+        to.resolve(done.result())
+
+
+def _sort_out(
+    image: ClusterImage, request: TxnOffsetCommitRequest
+) -> tuple[TxnOffsetCommitResponse, list[Wanted], list[TxnOffsetCommitResponsePartition]]:
+    """The answer as far as it is known, what is left to commit, and where its outcome goes."""
+    response = TxnOffsetCommitResponse()
+    wanted: list[Wanted] = []
+    waiting: list[TxnOffsetCommitResponsePartition] = []
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        answers: list[TxnOffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answer = TxnOffsetCommitResponsePartition(partition_index=index)
+            answers.append(answer)
+            if known is None or not 0 <= index < len(known.partitions):
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            waiting.append(answer)
+            offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+            wanted.append(Wanted(known.name, known.id, index, offset, epoch, partition.committed_metadata))
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return response, wanted, waiting
+
+
+def _join(context: Context, request: TxnOffsetCommitRequest) -> Promise[None]:
+    """Whether the group is part of the producer's open transaction. Fails with what the client is to hear."""
+    services = context.services
+    try:
+        partition = services.groups.shard_of(request.group_id).partition
+        known = partition.log.producers.get(request.producer_id)
+        if known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0:
+            return Promise[None].resolved(None)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        place = CONSUMER_OFFSETS, partition.index
+        if context.version < JOINS_FROM:
+            code = ErrorCode.NONE
+            if services.config.transaction_partition_verification_enable:
+                code = services.transactions.verify(request.transactional_id, producer, [place])[place]
+            if code:
+                raise KafkaError(code, f"group {request.group_id} isn't part of the transaction")
+            return Promise[None].resolved(None)
+        patience_s = services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        return services.transactions.add_partitions(
+            request.transactional_id, producer, [place], EPOCH_BUMPS_FROM, patience_s=patience_s
+        )
+    except KafkaError as error:
+        return Promise[None].failed(error)
+
+
+def _as_known(code: ErrorCode, version: int) -> ErrorCode:
+    """The error as producers of this version can handle it."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    if (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_FROM) or (
+        code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_FROM
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
