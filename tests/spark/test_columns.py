@@ -1,0 +1,180 @@
+"""Records as Arrow columns: what wire/record.py reads is what Spark gets, compiled or not."""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="needs pip install tidelog[spark]")
+pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
+
+from tidelog.spark import columns, native, walk
+from tidelog.spark.columns import Decoder, Range
+from tidelog.wire.batch import APPEND_TIME, build, read_header, records
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.markers import marker_record
+from tidelog.wire.record import Record, RecordError, walk_records
+
+EVERYTHING = Range("orders", 3, 0, 1 << 60)
+pair = st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8))
+record = st.builds(
+    Record,
+    offset=st.just(-1),
+    timestamp=st.integers(-(2**40), 2**40),
+    key=st.none() | st.binary(max_size=20),
+    value=st.none() | st.binary(max_size=200),
+    headers=st.lists(pair, max_size=3).map(tuple),
+)
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True, scope="module")
+def decoder_kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr("tidelog.spark.columns.walker", lambda: (walk, False))
+        elif not native.walker()[1]:
+            pytest.skip("no compiled decoder here: it needs a C compiler and mypy")
+        yield request.param
+
+
+def rows(*batches: bytes | bytearray, wanted: Range = EVERYTHING, aborted: Any = (), **kinds: Any) -> list[Any]:
+    decoder = Decoder(wanted, headers=True, **kinds)
+    found: list[Any] = []
+    for made in decoder.feed(memoryview(b"".join(batches)), aborted):
+        made.validate(full=True)
+        found += made.to_pylist()
+    return found
+
+
+def as_records(found: list[Any]) -> list[Record]:
+    return [
+        Record(
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            row["key"],
+            row["value"],
+            tuple((pair["key"], pair["value"]) for pair in row["headers"] or ()),
+        )
+        for row in found
+    ]
+
+
+@given(st.lists(st.lists(record, min_size=1, max_size=8), min_size=1, max_size=4), st.integers(0, 4))
+@settings(max_examples=100)
+def test_columns_hold_what_the_records_hold(batches: list[list[Record]], codec: int) -> None:
+    built: list[bytearray] = []
+    expected: list[Record] = []
+    offset = 5
+    for batch in batches:
+        made = build(batch, base_offset=offset, compression=codec)
+        built.append(made)
+        expected += records(made, read_header(made))
+        offset += len(batch) + 2  # gaps, as compaction leaves them
+    found = rows(*built)
+    assert as_records(found) == expected
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {("orders", 3, 0)}
+    assert [row["headers"] is None for row in found] == [not each.headers for each in expected]
+
+
+@given(st.lists(record, min_size=1, max_size=20), st.integers(0, 25), st.integers(0, 25))
+@settings(max_examples=60)
+def test_only_the_wanted_offsets_come(batch: list[Record], start: int, end: int) -> None:
+    found = rows(build(batch, base_offset=3), wanted=Range("orders", 3, start, end))
+    assert [row["offset"] for row in found] == [offset for offset in range(3, 3 + len(batch)) if start <= offset < end]
+
+
+@given(st.binary(max_size=60), st.integers(0, 6))
+@settings(max_examples=300)
+def test_what_is_no_record_is_refused_just_as_the_wire_refuses_it(section: bytes, count: int) -> None:
+    module = columns.walker()[0]
+    out = module.Walked()
+    try:
+        expected = list(walk_records(section, count, 0, 0, None))
+    except RecordError:
+        expected = None
+    try:
+        module.walk(out, section, 0, len(section), count, 0, 0, 0, False, -(1 << 40), 1 << 40, True)
+        found = out.rows
+    except (ValueError, IndexError):
+        found = None
+    assert found == (None if expected is None else len(expected))
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_timestamps_of_64_bits_wrap_as_in_every_client(base: int, delta: int) -> None:
+    module = importlib.import_module("tidelog.spark.walk")
+    wrapped = (base + delta + 2**63) % 2**64 - 2**63
+    assert module.sum_of(base, delta) == native.walker()[0].sum_of(base, delta) == wrapped
+
+
+def test_the_broker_dates_a_batch_of_log_append_time() -> None:
+    made = build([Record(timestamp=1000, value=b"a")], timestamp_type=APPEND_TIME, append_time=7000)
+    [row] = rows(made)
+    assert (row["timestampType"], row["timestamp"].timestamp()) == (1, 7.0)
+
+
+def test_times_beyond_sparks_calendar_become_the_nearest_it_has() -> None:
+    made = build([Record(timestamp=2**62, value=b"a")])
+    [batch] = Decoder(EVERYTHING).feed(memoryview(made))
+    assert batch.column("timestamp").cast("int64").to_pylist() == [((1 << 63) // 1000 - 1) * 1000]
+
+
+def test_tombstones_and_missing_keys_are_null_and_empty_ones_are_not() -> None:
+    made = build([Record(0, 0, b"k", None), Record(1, 0, None, b""), Record(2, 0, b"", b"v")])
+    assert [(row["key"], row["value"]) for row in rows(made)] == [(b"k", None), (None, b""), (b"", b"v")]
+
+
+def test_header_names_that_are_not_utf8_are_replaced() -> None:
+    made = build([Record(0, 0, None, b"v", (("a\udcff", b"1"),))])
+    assert rows(made)[0]["headers"] == [{"key": "a�", "value": b"1"}]
+
+
+def transactional(producer: int, offset: int, *values: bytes) -> bytearray:
+    made = [Record(timestamp=0, value=value) for value in values]
+    return build(made, base_offset=offset, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+def marker(producer: int, offset: int, *, commit: bool) -> bytearray:
+    record = marker_record(0, 0, commit=commit)
+    return build([record], base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True, control=True)
+
+
+LOG = [
+    transactional(1, 0, b"a"),
+    transactional(2, 1, b"b"),
+    marker(1, 2, commit=False),
+    transactional(1, 3, b"c"),
+    marker(2, 4, commit=True),
+    build([Record(timestamp=0, value=b"d")], base_offset=5),
+    marker(1, 6, commit=True),
+]
+
+
+def test_aborted_transactions_are_left_out_and_markers_never_come() -> None:
+    assert [row["value"] for row in rows(*LOG, aborted=[(1, 0)], committed=True)] == [b"b", b"c", b"d"]
+    assert [row["value"] for row in rows(*LOG)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_an_aborted_transaction_may_span_fetches_and_begin_before_the_first() -> None:
+    decoder = Decoder(EVERYTHING, committed=True)
+    parts = [(transactional(1, 10, b"a"), [(1, 4)]), (transactional(1, 11, b"b"), [(1, 4)])]
+    parts += [(marker(1, 12, commit=False), [(1, 4)]), (transactional(1, 13, b"c"), [])]
+    found = [row["value"] for part, aborted in parts for made in decoder.feed(memoryview(part), aborted)
+             for row in made.to_pylist()]  # fmt: skip
+    assert found == [b"c"]
+
+
+def test_a_flipped_bit_is_said_not_read() -> None:
+    made = build([Record(timestamp=0, value=b"a" * 50)])
+    made[80] ^= 1
+    with pytest.raises(KafkaError, match="checksum") as raised:
+        rows(made)
+    assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_no_rows_make_no_batch() -> None:
+    assert list(Decoder(Range("orders", 0, 100, 200)).feed(memoryview(build([Record(timestamp=0)])))) == []
+    assert list(Decoder(EVERYTHING).feed(memoryview(b""))) == []
