@@ -5,7 +5,7 @@
 
 The source is a jar or a folder of schemas. A name is an API (its request and response) or one schema. What comes out
 are facts only: names, types, versions, tags, defaults; the docstrings are left to whoever tidies the module. Versions
-that Kafka marks unstable are left out. `tests/kafka` compares what is declared with the schemas again.
+that Kafka marks unstable are left out, but for those in `WANTED_THOUGH_UNSTABLE`. `tests/kafka` compares what is declared with the schemas again.
 """
 
 import json
@@ -89,10 +89,15 @@ def _plain(value: Json) -> Json:
     return value
 
 
+WANTED_THOUGH_UNSTABLE = frozenset(("InitProducerIdRequest", "InitProducerIdResponse"))
+"""Two-phase commit (KIP-939)."""
+
+
 def valid_versions(schema: Json) -> Versions:
-    """The versions to declare: all but an unstable last one."""
+    """The versions to declare: all but an unstable last one that nobody wants."""
     valid = Versions.parse(schema["validVersions"])
-    return Versions(valid.first, valid.last - 1) if schema.get("latestVersionUnstable") else valid
+    unstable = schema.get("latestVersionUnstable") and schema["name"] not in WANTED_THOUGH_UNSTABLE
+    return Versions(valid.first, valid.last - 1) if unstable else valid
 
 
 def snake(name: str) -> str:

@@ -20,6 +20,7 @@ from tidelog.controller import brokers, producer_ids
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.coordinator.group.coordinator import group_coordinator
+from tidelog.coordinator.txn.coordinator import transaction_coordinator
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
@@ -83,6 +84,8 @@ class Broker:
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), defaults_of(config))
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
+        producer_ids = ProducerIds(self._allocate_producer_ids)
+        groups = group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower)
         self.services = Services(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -91,7 +94,7 @@ class Broker:
             env=env,
             metadata=follower,
             controller=controller,
-            producer_ids=ProducerIds(self._allocate_producer_ids),
+            producer_ids=producer_ids,
             replicas=replicas,
             store=store,
             quorum=raft,
@@ -102,7 +105,10 @@ class Broker:
             ),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
-            groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
+            groups=groups,
+            transactions=transaction_coordinator(
+                config.node_id, env, lambda: self.services.config, replicas, follower, producer_ids.next, groups.shards
+            ),
         )
         started: Promise[None] = Promise()
 
@@ -118,6 +124,7 @@ class Broker:
                 started.resolve(None)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, replicas.open_found)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.groups.shards.load_rest)
+                self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.transactions.shards.load_rest)
 
         def leading(promise: Promise[None]) -> None:
             if failing(promise):
@@ -274,6 +281,7 @@ class Broker:
                 return
             server.close()
             self.services.groups.shards.close()
+            self.services.transactions.shards.close()
             self._leave().on_done(lambda _: self._close(stopped))
 
         drain()

@@ -1,4 +1,4 @@
-"""InitProducerId: ids that nobody else has, for producers that are idempotent; transactions are refused."""
+"""InitProducerId: ids that nobody else has, for idempotent producers; transactional ones: test_transactions.py."""
 
 from typing import Any
 
@@ -60,13 +60,6 @@ def test_half_of_what_a_producer_has_is_invalid(broker: Harbour, half: dict[str,
 
 def test_an_empty_transactional_id_is_invalid(broker: Harbour) -> None:
     assert ask(broker, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-
-def test_transactions_are_refused_for_good(broker: Harbour) -> None:
-    code, producer_id, epoch = ask(broker, transactional_id="txn")
-    assert (producer_id, epoch) == (-1, -1)
-    assert code
-    assert not ErrorCode(code).retriable, "a client that tries again would do so for ever"
 
 
 def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(broker: Harbour) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.controller import Controller
     from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.env import Environment
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
@@ -48,6 +49,7 @@ class Services:
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 @dataclass(slots=True)

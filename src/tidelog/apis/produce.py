@@ -20,6 +20,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidelog.apis.joining import Refused, is_transactional, join
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.env.promise import Promise
 from tidelog.log.validate import RecordsRefused
@@ -247,7 +248,21 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promi
     refusal = _refusal(request)
     if refusal is not None and request.acks:
         return ProduceResponse(responses=[_refused(topic, refusal) for topic in request.topic_data])
-    appends = _Appends(context, request)
+    if request.transactional_id is None:
+        return _append_all(context, request, {})
+    try:
+        refused = join(context, request)
+    except KafkaError as error:
+        return ProduceResponse(responses=[_refused(topic, error.code) for topic in request.topic_data])
+    if isinstance(refused, dict):
+        return _append_all(context, request, refused)
+    return _append_later(context, request, refused)
+
+
+def _append_all(
+    context: Context, request: ProduceRequest, refused: Refused
+) -> ProduceResponse | Promise[ProduceResponse] | None:
+    appends = _Appends(context, request, refused)
     if request.acks == 0:
         if appends.failed is not None:
             raise _unanswerable(*appends.failed)
@@ -258,22 +273,41 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promi
     return appends.promise
 
 
+def _append_later(
+    context: Context, request: ProduceRequest, refused: Promise[Refused]
+) -> Promise[ProduceResponse] | None:
+    """Append when the coordinator has answered. The records are copied: the frame's buffer isn't ours for so long."""
+    if not refused.done:
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+    answer: Promise[ProduceResponse] = Promise()
+
+    def joined(promise: Promise[Refused]) -> None:
+        try:
+            appended = _append_all(context, request, promise.result())
+        except Exception as error:
+            answer.fail(error)
+            return
+        if isinstance(appended, Promise):
+            appended.on_done(lambda settled: answer.resolve(settled.result()))
+        elif appended is not None:
+            answer.resolve(appended)
+
+    refused.on_done(joined)
+    return answer if request.acks else None
+
+
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
     """Why nothing of the request is taken, whatever its batches are."""
     if not -1 <= request.acks <= 1:
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if any(_is_transactional(partition.records) for topic in request.topic_data for partition in topic.partition_data):
-        # Transactions are not served yet, so no transactional id is known here.
-        if request.transactional_id is None:
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.transactional_id is None and any(
+        is_transactional(partition.records) for topic in request.topic_data for partition in topic.partition_data
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
-
-
-def _is_transactional(records: memoryview | None) -> bool:
-    return (
-        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
-    )
 
 
 def _holds_one_batch(records: memoryview) -> bool:
@@ -319,9 +353,10 @@ def _refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
 class _Appends:
     """The appends of one request, and the answer once the last of them is acknowledged."""
 
-    def __init__(self, context: Context, request: ProduceRequest) -> None:
+    def __init__(self, context: Context, request: ProduceRequest, refused: Refused) -> None:
         self._context = context
         self._acks = request.acks
+        self._refused_parts = refused
         self.failed: tuple[str, int, Exception] | None = None
         self.waiting = 0
         self.done = False
@@ -354,6 +389,10 @@ class _Appends:
     def _append(self, topic: TopicProduceData, data: PartitionProduceData, response: PartitionProduceResponse) -> None:
         context = self._context
         replicas = context.services.replicas
+        if self._refused_parts:
+            place = (topic.topic_id if context.version >= IDS_FROM else topic.name, data.index)
+            if place in self._refused_parts:
+                raise self._refused_parts[place]
         if context.version >= IDS_FROM:
             partition = replicas.by_id(topic.topic_id, data.index)
         else:

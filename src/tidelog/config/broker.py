@@ -7,6 +7,7 @@ defaults (AlterConfigs on broker ""), what the broker was started with, the defa
 from collections.abc import Mapping
 from typing import ClassVar
 
+from tidelog.config.classic_group import ClassicGroupSettings
 from tidelog.config.cluster import (
     IdentitySettings,
     InternalTopicSettings,
@@ -14,11 +15,14 @@ from tidelog.config.cluster import (
     ReplicaSettings,
     TopicSettings,
 )
+from tidelog.config.group import ConsumerGroupSettings, check_consumer_groups
 from tidelog.config.listeners import Listener, check_protocols, choose_advertised, parse_listeners, parse_protocols
 from tidelog.config.network import NetworkSettings
+from tidelog.config.offsets import OffsetSettings
 from tidelog.config.setting import ConfigError, Setting, Value
 from tidelog.config.storage import FolderSettings, LogSettings
 from tidelog.config.topic import TopicConfig, topic_defaults
+from tidelog.config.transactions import TransactionSettings
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -43,6 +47,10 @@ class BrokerConfig(
     ReplicaSettings,
     QuorumSettings,
     InternalTopicSettings,
+    ClassicGroupSettings,
+    ConsumerGroupSettings,
+    OffsetSettings,
+    TransactionSettings,
 ):
     """What holds for a broker now, and where each value comes from."""
 
@@ -161,6 +169,7 @@ class BrokerConfig(
 
     def _check_relations(self) -> None:
         """What must hold between settings."""
+        check_consumer_groups(self)
         topic = self.topic_defaults
         if topic.retention_ms < 1 and topic.retention_ms != -1:
             raise ConfigError.bad_value(

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 _BROKERS = "no effect until a cluster has more than one broker"
-_COMPACTION = "no effect until topics are compacted"
 _TIERED = "no effect: Tidelog has no tiered storage"
 _THREADS = "no effect: Tidelog works on one loop"
 
 BROKER: Mapping[str, str] = {
+    "add.partitions.to.txn.retry.backoff.ms": "no effect: the end of a transaction is told to whoever waits for it",
     "background.threads": _THREADS,
     "broker.heartbeat.interval.ms": _BROKERS,
     "broker.session.timeout.ms": _BROKERS,
@@ -20,7 +20,7 @@ BROKER: Mapping[str, str] = {
     "metadata.log.segment.ms": "no effect: the metadata log rolls with each snapshot",
     "metadata.max.idle.interval.ms": _BROKERS,
     "num.recovery.threads.per.data.dir": _THREADS,
-    "offsets.topic.compression.codec": "no effect until there are consumer groups",
+    "offsets.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
     "process.roles": "no effect until a cluster has more than one broker: both roles are here",
     "replica.fetch.backoff.ms": _BROKERS,
     "replica.fetch.max.bytes": _BROKERS,
@@ -31,15 +31,15 @@ BROKER: Mapping[str, str] = {
     "replica.lag.time.max.ms": _BROKERS,
     "replica.socket.timeout.ms": _BROKERS,
     "tidelog.host": _BROKERS,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "no effect: each is aborted when its time is over",
+    "transaction.state.log.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
 }
 
 TOPIC: Mapping[str, str] = {
-    "delete.retention.ms": _COMPACTION,
     "follower.replication.throttled.replicas": _BROKERS,
     "leader.replication.throttled.replicas": _BROKERS,
     "local.retention.bytes": _TIERED,
     "local.retention.ms": _TIERED,
-    "min.cleanable.dirty.ratio": _COMPACTION,
     "preallocate": "no effect: segments grow as they are written",
     "remote.log.copy.disable": _TIERED,
     "remote.log.delete.on.disable": _TIERED,

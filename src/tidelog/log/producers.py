@@ -20,6 +20,9 @@ WINDOW = 5
 PRODUCERS_MAX = 100_000
 """Producers remembered in one partition; beyond it the longest idle ones are forgotten, a tenth at a time."""
 NO_EPOCH = -1
+EPOCH_MAX = 32_767
+RAISES_EPOCH = 2
+"""The transaction version from which the end of a transaction raises its producer's epoch."""
 
 
 class Appended(NamedTuple):
@@ -180,6 +183,29 @@ class Producers:
             producer.txn_first_offset = base_offset
             insort(self._open, (base_offset, producer_id))
             self._find_first_unstable()
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> None:
+        """Whether a marker may be appended that a coordinator sends; `version` is the transaction version it ran in.
+
+        From version 2 on a marker carries the next epoch, so one in the epoch of an open transaction is from an earlier
+        one. Again it may come, since a coordinator that isn't answered asks again; it ends nothing then. Raises
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        late = version >= RAISES_EPOCH and epoch == producer.epoch and producer.txn_first_offset >= 0
+        if epoch < producer.epoch or (late and epoch != EPOCH_MAX):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of epoch {epoch} for producer {producer_id}, but its epoch {producer.epoch} was seen already",
+            )
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {producer_id} from a coordinator of epoch {coordinator_epoch}; "
+                f"one of epoch {producer.coordinator_epoch} has taken over",
+            )
 
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, timestamp: int, coordinator_epoch: int, *, commit: bool

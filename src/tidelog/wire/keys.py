@@ -128,7 +128,7 @@ RANGES: dict[int, ApiRange] = {
     ApiKey.CREATE_TOPICS: ApiRange(2, 7, 5),
     ApiKey.DELETE_TOPICS: ApiRange(1, 6, 4),
     ApiKey.DELETE_RECORDS: ApiRange(0, 2, 2),
-    ApiKey.INIT_PRODUCER_ID: ApiRange(0, 5, 2),
+    ApiKey.INIT_PRODUCER_ID: ApiRange(0, 6, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiRange(2, 4, 4),
     ApiKey.ADD_PARTITIONS_TO_TXN: ApiRange(0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: ApiRange(0, 4, 3),

@@ -7,10 +7,11 @@ use them, and the markers that end a transaction.
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from tidelog.wire.codec import decoder, encoder, i16, i32, i64, message, struct, u16, uuid, wire
 from tidelog.wire.errors import MalformedError
+from tidelog.wire.markers import EndTxnMarker, decode_marker, encode_marker
 from tidelog.wire.schema import schema
 from tidelog.wire.uuids import ZERO_UUID
 
@@ -95,13 +96,6 @@ class VotersRecord:
     voters: list[Voter] = wire(factory=list)
 
 
-class EndTxnMarker(NamedTuple):
-    """A transaction of the batch's producer ended here."""
-
-    committed: bool
-    coordinator_epoch: int
-
-
 ControlRecord: TypeAlias = (
     LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord | EndTxnMarker
 )
@@ -115,14 +109,13 @@ _CLASSES: dict[int, type[ControlRecord]] = {
 }
 
 _KEY = Struct(">hh")
-_MARKER = Struct(">hi")
 _VERSION = Struct(">h")
 
 
 def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
     """The key and value of a control record."""
     if isinstance(record, EndTxnMarker):
-        return _KEY.pack(0, record.committed), _MARKER.pack(0, record.coordinator_epoch)
+        return encode_marker(record)
     cls = type(record)
     return _KEY.pack(0, schema(cls).key), encoder(cls, record.version)(record)
 
@@ -141,12 +134,12 @@ def control_type(key: bytes | memoryview) -> int:
 def decode_control(key: bytes | memoryview, value: bytes | memoryview) -> ControlRecord | None:
     """The control record; None for a type not known here, which is to be passed over."""
     number = control_type(key)
+    if number in (ControlType.ABORT, ControlType.COMMIT):
+        return decode_marker(number, value)
+    cls = _CLASSES.get(number)
+    if cls is None:
+        return None
     try:
-        if number in (ControlType.ABORT, ControlType.COMMIT):
-            return EndTxnMarker(number == ControlType.COMMIT, _MARKER.unpack_from(value)[1])
-        cls = _CLASSES.get(number)
-        if cls is None:
-            return None
         version = cast(int, _VERSION.unpack_from(value)[0])
     except StructError:
         raise MalformedError(f"a control record of type {number} is cut off after {len(value)} bytes") from None

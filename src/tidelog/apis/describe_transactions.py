@@ -1,0 +1,43 @@
+"""DescribeTransactions (key 65): state, producer and partitions of transactional ids (KIP-664). Only v0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.txn.listing import described
+from tidelog.coordinator.txn.state import NAMES
+from tidelog.wire.errors import KafkaError
+from tidelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_one(context, name) for name in dict.fromkeys(request.transactional_ids)]
+    )
+
+
+def _one(context: Context, transactional_id: str) -> TransactionState:
+    try:
+        transaction = described(context.services.transactions.shards, transactional_id)
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=NAMES[transaction.status],
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+    )

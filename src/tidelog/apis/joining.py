@@ -1,0 +1,168 @@
+"""Before records of a transaction are appended: is the partition part of it (KIP-890)?
+
+The first records of a transaction in a partition need the coordinator's word. Clients of the second version (Produce
+v12 and later) join the partition by sending them; the others joined it before with AddPartitionsToTxn, and here that is
+verified. Later records need no word: the log knows that the transaction is open, and its marker closes it.
+
+Verifying and appending happen in one turn of the loop, and whoever joins is fenced by its epoch, which the end of its
+transaction raises: so a yes can't be out of date when the records are appended.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tidelog.coordinator.txn.decide import Producer
+from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
+from tidelog.env.promise import Promise
+from tidelog.wire.batch import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_FLAG
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+    from tidelog.replica.partition import Partition
+    from tidelog.wire.messages.produce import ProduceRequest
+
+IDS_FROM = 13
+JOINS_FROM = 12
+ABORTABLE_FROM = 11
+
+PRODUCER_AT = 43
+_read_producer = Struct(">qhi").unpack_from  # producer id, epoch, base sequence
+
+Place: TypeAlias = "tuple[str | bytes, int]"
+"""A partition as the request names it: the topic's name, or from v13 on its id, and the index."""
+Refused: TypeAlias = "dict[Place, KafkaError]"
+
+_LATER = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+
+
+class _First(NamedTuple):
+    """A partition where the transaction has nothing yet."""
+
+    place: Place
+    partition: Partition
+
+
+def is_transactional(records: memoryview | bytes | None) -> bool:
+    return (
+        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
+    )
+
+
+def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused]:
+    """What of a transactional request may not be appended, and why. Raises KafkaError where nothing of it may."""
+    producer: Producer | None = None
+    refused: Refused = {}
+    first: list[_First] = []
+    by_id = context.version >= IDS_FROM
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is None or not is_transactional(data.records):
+                continue
+            producer_id, epoch, sequence = _read_producer(data.records, PRODUCER_AT)
+            if producer_id < 0:
+                continue
+            if producer is not None and producer != (producer_id, epoch):
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
+                )
+            producer = Producer(producer_id, epoch)
+            place: Place = (topic.topic_id if by_id else topic.name, data.index)
+            try:
+                partition = _begins(context, place, producer, sequence)
+            except KafkaError as error:
+                refused[place] = error
+                continue
+            if partition is not None:
+                first.append(_First(place, partition))
+    if not first:
+        return refused
+    assert producer is not None
+    return _ask(context, request.transactional_id or "", producer, first, refused)
+
+
+def _begins(context: Context, place: Place, producer: Producer, sequence: int) -> Partition | None:
+    """The partition, if the transaction has nothing there yet. None too where the append itself will be refused."""
+    topic, index = place
+    replicas = context.services.replicas
+    try:
+        partition = replicas.by_id(topic, index) if isinstance(topic, bytes) else replicas.get(topic, index)
+    except KafkaError:
+        return None
+    if not partition.is_served:
+        return None
+    known = partition.log.producers.get(producer.id)
+    if known is not None:
+        if producer.epoch < known.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer.id} sent epoch {producer.epoch}, but its epoch {known.epoch} was seen already",
+            )
+        if known.epoch == producer.epoch and known.txn_first_offset >= 0:
+            return None
+    elif sequence and context.version >= JOINS_FROM:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer.id} isn't known in {partition.topic}-{index}, but sent sequence {sequence}",
+        )
+    return partition
+
+
+def _ask(
+    context: Context, transactional_id: str, producer: Producer, first: list[_First], refused: Refused
+) -> Refused | Promise[Refused]:
+    transactions, config = context.services.transactions, context.services.config
+    partitions: list[TopicPartition] = [(one.partition.topic, one.partition.index) for one in first]
+    if context.version < JOINS_FROM:
+        if config.transaction_partition_verification_enable:
+            try:
+                codes = transactions.verify(transactional_id, producer, partitions)
+            except KafkaError as error:
+                codes = dict.fromkeys(partitions, error.code)
+            _refuse(context, first, codes, refused)
+        return refused
+    answer: Promise[Refused] = Promise()
+
+    def joined(promise: Promise[None]) -> None:
+        error = promise.error
+        if error is not None and not isinstance(error, KafkaError):
+            answer.fail(error)
+            return
+        if error is not None:
+            _refuse(context, first, dict.fromkeys(partitions, error.code), refused)
+        answer.resolve(refused)
+
+    patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    transactions.add_partitions(
+        transactional_id, producer, partitions, EPOCH_BUMPS_FROM, patience_s=patience_s
+    ).on_done(joined)
+    return answer
+
+
+def _refuse(context: Context, first: list[_First], codes: dict[TopicPartition, ErrorCode], refused: Refused) -> None:
+    for place, partition in first:
+        code = codes[partition.topic, partition.index]
+        if code:
+            refused[place] = _as_produce_says(code, context.version)
+
+
+def _as_produce_says(code: ErrorCode, version: int) -> KafkaError:
+    """A coordinator's error, as producers of this version can handle it."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer was replaced by a newer one")
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+    if code in _LATER or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_FROM):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"whether the partition is part of the transaction isn't known: {code.name}"
+        )
+    return KafkaError(code)

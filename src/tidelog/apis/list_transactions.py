@@ -1,0 +1,37 @@
+"""ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
+
+v1 filters by how long a transaction has been open (KIP-994); v2 by a pattern of the id, which is RE2 (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.txn.listing import listed, unknown_statuses, wanted
+from tidelog.coordinator.txn.state import NAMES
+from tidelog.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    filters = wanted(
+        request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
+    )
+    now_ms = context.services.env.clock.now_ms()
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown_statuses(request.state_filters),
+        transaction_states=[
+            TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=NAMES[transaction.status],
+            )
+            for transaction in listed(context.services.transactions.shards, filters, now_ms)
+        ],
+    )

@@ -1,0 +1,232 @@
+"""The transaction coordinator on this broker: what the APIs ask. The decisions are in decide.py.
+
+A request is decided on the shard of its transactional id; its answer leaves when the record is committed. An end that
+was decided is carried out from there (ending.py), and so is one that a load finds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog.coordinator.placement import TRANSACTION_STATE
+from tidelog.coordinator.shard import Kind
+from tidelog.coordinator.shards import Shards
+from tidelog.coordinator.txn import decide
+from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, TransactionShard, TransactionShards
+from tidelog.coordinator.txn.deadlines import Deadlines
+from tidelog.coordinator.txn.decide import EndAsked, InitAsked, Initialised, Producer
+from tidelog.coordinator.txn.ending import Ending
+from tidelog.coordinator.txn.live import TransactionsLive
+from tidelog.coordinator.txn.markers import Markers
+from tidelog.coordinator.txn.replay import fold, in_version
+from tidelog.coordinator.txn.state import NO_EPOCH, NO_TIMEOUT_MS, Status, TopicPartition, TransactionsState
+from tidelog.env.promise import Promise
+from tidelog.metadata.versions import TRANSACTION_VERSION
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
+
+if TYPE_CHECKING:
+    from tidelog.config.broker import BrokerConfig
+    from tidelog.coordinator.entry import Entry
+    from tidelog.env import Environment
+    from tidelog.metadata.follow import Follower
+    from tidelog.replica.replicas import Replicas
+
+log = logging.getLogger("tidelog.transactions")
+
+T = TypeVar("T")
+
+FORGOTTEN_TOGETHER = 1000
+"""Transactional ids that expire in one batch."""
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partitions of `__transaction_state` this broker leads."""
+
+    def __init__(
+        self,
+        shards: TransactionShards,
+        metadata: Follower,
+        config: Callable[[], BrokerConfig],
+        next_producer_id: Callable[[], Promise[int]],
+        markers: Markers,
+    ) -> None:
+        self.shards = shards
+        self.markers = markers
+        self._metadata = metadata
+        self._config = config
+        self._ending = Ending(markers, metadata, self._level)
+        self._asking = Asking(shards, next_producer_id, self._level, self._ending.begin)
+        self._deadlines = Deadlines(self._abort_overdue)
+        shards.on_load.append(self._loaded)
+
+    def _level(self) -> int:
+        return self._metadata.image.features.get(TRANSACTION_VERSION, 0)
+
+    # -- what clients ask
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, current: Producer | None, *, two_phase: bool = False
+    ) -> Promise[Producer]:
+        """A producer id and epoch; whoever had the transactional id before is fenced, and its transaction aborted.
+
+        `two_phase`: transactions under this id have no timeout, another process may end them.
+        """
+        refusal = self._why_not(transactional_id, timeout_ms, two_phase)
+        if refusal is not None:
+            return Promise[Producer].failed(refusal)
+        asked = InitAsked(transactional_id, NO_TIMEOUT_MS if two_phase else timeout_ms, current)
+        decided = partial(self._decide_init, asked)
+        answer: Promise[Producer] = Promise()
+
+        def initialised(promise: Promise[Initialised], *, again: bool = False) -> None:
+            if promise.error is not None:
+                answer.fail(promise.error)
+            elif not promise.result().aborts:
+                answer.resolve(promise.result().producer)
+            elif again:
+                answer.fail(KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "another transaction was begun meanwhile"))
+            else:  # the open transaction is being aborted: the next look waits for that
+                self._asking.ask(transactional_id, decided).on_done(partial(initialised, again=True))
+
+        self._asking.ask(transactional_id, decided).on_done(initialised)
+        return answer
+
+    def _why_not(self, transactional_id: str, timeout_ms: int, two_phase: bool) -> KafkaError | None:
+        config = self._config()
+        if not transactional_id:
+            return KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if two_phase:
+            if config.transaction_two_phase_commit_enable:
+                return None
+            why = "two-phase commit is off: set transaction.two.phase.commit.enable"
+            return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+        if not 0 < timeout_ms <= config.transaction_max_timeout_ms:
+            why = f"a timeout of {timeout_ms} ms; transaction.max.timeout.ms is {config.transaction_max_timeout_ms}"
+            return KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, why)
+        return None
+
+    def _decide_init(
+        self, asked: InitAsked, shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
+    ) -> tuple[Sequence[Entry], Initialised]:
+        known = state.transactions.get(asked.transactional_id)
+        last_epoch = NO_EPOCH
+        if known is not None:
+            present = Producer(known.producer_id, known.producer_epoch)
+            last_epoch = shard.live.last_epoch(asked.transactional_id, present)
+        asked = asked._replace(last_epoch=last_epoch, new_id=new_id)
+        entries, made = decide.init_producer_id(state, asked, now_ms, self._level())
+        if not made.aborts:
+            shard.live.remember_epoch(asked.transactional_id, made.producer, made.last_epoch)
+        return entries, made
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        version: int,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> Promise[None]:
+        """Partitions join the transaction; its time begins to run with the first."""
+        if not transactional_id:
+            return Promise[None].failed(KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty"))
+        begun: list[TransactionShard] = []
+
+        def decided(
+            shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
+        ) -> tuple[Sequence[Entry], None]:
+            entries, before = decide.add_partitions(state, transactional_id, producer, partitions, version, now_ms)
+            if before != Status.ONGOING:
+                begun.append(shard)
+            return entries, None
+
+        answer = self._asking.ask(transactional_id, decided, patience_s=patience_s)
+        for shard in begun:
+            self._deadlines.watch(shard, transactional_id)
+        return answer
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is in the open transaction, as committed; raises KafkaError where there is none."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return decide.verify(self.shards.of(transactional_id).state, transactional_id, producer, partitions)
+
+    def end(self, transactional_id: str, producer: Producer, commit: bool, version: int) -> Promise[Producer]:
+        """Commit or abort. The answer leaves when that is decided for good; the markers follow."""
+        if not transactional_id:
+            return Promise[Producer].failed(KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty"))
+
+        def decided(
+            shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
+        ) -> tuple[Sequence[Entry], Producer]:
+            return decide.end(state, EndAsked(transactional_id, producer, commit, version, new_id), now_ms)
+
+        return self._asking.ask(transactional_id, decided)
+
+    # -- what happens by itself
+
+    def _abort_overdue(self, transactional_id: str) -> Promise[bool]:
+        def decided(
+            shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
+        ) -> tuple[Sequence[Entry], bool]:
+            return decide.abort_overdue(state, transactional_id, now_ms, self._level(), new_id)
+
+        return self._asking.ask(transactional_id, decided)
+
+    def _loaded(self, shard: TransactionShard) -> None:
+        for transactional_id, transaction in shard.state.transactions.items():
+            if transaction.status == Status.ONGOING:
+                self._deadlines.watch(shard, transactional_id)
+            else:
+                self._ending.begin(shard, transactional_id)
+        self._forget_later(shard)
+
+    def _forget_later(self, shard: TransactionShard) -> None:
+        interval_ms = self._config().transaction_remove_expired_transaction_cleanup_interval_ms
+        shard.schedule(interval_ms / 1000, partial(self._forget_idle, shard))
+
+    def _forget_idle(self, shard: TransactionShard) -> None:
+        """Transactional ids that nobody used for `transactional.id.expiration.ms` go away."""
+        before_ms = shard.clock.now_ms() - self._config().transactional_id_expiration_ms
+        idle = (name for name, known in shard.state.transactions.items() if decide.is_idle(known, before_ms))
+        while together := list(islice(idle, FORGOTTEN_TOGETHER)):
+            promise = shard.submit(partial(self._decide_forget, together, before_ms))
+            if promise.error is not None:
+                log.warning("transactional ids that expired can't be removed: %s", promise.error)
+                break
+        if shard.leads:
+            self._forget_later(shard)
+
+    def _decide_forget(
+        self, names: Sequence[str], before_ms: int, state: TransactionsState, now_ms: int
+    ) -> tuple[Sequence[Entry], int]:
+        return in_version(decide.forget_idle(state, names, before_ms), self._level())
+
+
+def transaction_coordinator(
+    node_id: int,
+    env: Environment,
+    config: Callable[[], BrokerConfig],
+    replicas: Replicas,
+    metadata: Follower,
+    next_producer_id: Callable[[], Promise[int]],
+    groups: Shards[Any, Any],
+) -> TransactionCoordinator:
+    """The coordinator on its shards; `groups` are those of the group coordinator, where markers end offset commits."""
+    kind: Kind[TransactionsState, TransactionsLive] = Kind(
+        topic=TRANSACTION_STATE,
+        types=RecordTypes(TRANSACTIONS_TOPIC),
+        empty=TransactionsState(),
+        fold=fold,
+        make_live=lambda shard: TransactionsLive(),
+    )
+    shards = Shards(kind, node_id, env, replicas, metadata)
+    return TransactionCoordinator(shards, metadata, config, next_producer_id, Markers(replicas, groups, env.clock))

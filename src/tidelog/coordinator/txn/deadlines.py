@@ -1,0 +1,66 @@
+"""Transactions whose time is over are aborted, so that nobody waits for a dead producer longer than it said."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.txn.state import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.coordinator.txn.asking import TransactionShard
+    from tidelog.env.promise import Promise
+
+log = logging.getLogger("tidelog.transactions")
+
+RETRY_MS = 1000
+
+
+class Deadlines:
+    """One timer a shard, at its first deadline."""
+
+    def __init__(self, abort: Callable[[str], Promise[bool]]) -> None:
+        self._abort = abort
+
+    def watch(self, shard: TransactionShard, transactional_id: str) -> None:
+        """Abort the open transaction of this id when its time is over."""
+        transaction = shard.machine.newest.transactions.get(transactional_id)
+        if transaction is None or transaction.status != Status.ONGOING or not transaction.ends_by_itself:
+            return
+        if shard.live.watch(transactional_id, transaction.deadline_ms):
+            self._set_timer(shard)
+
+    def _set_timer(self, shard: TransactionShard) -> None:
+        live = shard.live
+        if live.timer is not None:
+            live.timer.cancel()
+            live.timer = None
+        first_ms = live.first_deadline_ms
+        if first_ms is not None:
+            delay_ms = max(first_ms + 1 - shard.clock.now_ms(), 1)
+            live.timer = shard.schedule(delay_ms / 1000, partial(self._look, shard))
+
+    def _look(self, shard: TransactionShard) -> None:
+        shard.live.timer = None
+        now_ms = shard.clock.now_ms()
+        for transactional_id in shard.live.due(now_ms):
+            transaction = shard.machine.newest.transactions.get(transactional_id)
+            if transaction is None or transaction.status != Status.ONGOING:
+                continue
+            if transaction.deadline_ms < now_ms:
+                self._abort(transactional_id).on_done(partial(self._aborted, shard, transactional_id))
+            else:  # the id is in another transaction by now
+                shard.live.watch(transactional_id, transaction.deadline_ms)
+        self._set_timer(shard)
+
+    def _aborted(self, shard: TransactionShard, transactional_id: str, promise: Promise[bool]) -> None:
+        if promise.error is None:
+            if promise.result():
+                log.info("the transaction of %s was aborted: its time was over", transactional_id)
+        elif shard.leads:
+            log.warning("the overdue transaction of %s can't be aborted: %s", transactional_id, promise.error)
+            shard.live.watch(transactional_id, shard.clock.now_ms() + RETRY_MS)
+            self._set_timer(shard)

@@ -1,0 +1,114 @@
+"""Carrying out a decided end: markers to every partition of the transaction, then the record that it is over.
+
+Begun when the Prepare record is committed, and again after a load that finds one. Markers are tried until each is
+written, so an end is only ever late.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.txn import decide
+from tidelog.coordinator.txn.decide import Producer
+from tidelog.coordinator.txn.markers import EndMarker
+from tidelog.coordinator.txn.replay import in_version
+from tidelog.coordinator.txn.state import ENDING, Status, TopicPartition, Transaction
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidelog.coordinator.txn.asking import TransactionShard
+    from tidelog.coordinator.txn.markers import Markers
+    from tidelog.env.promise import Promise
+    from tidelog.metadata.follow import Follower
+
+log = logging.getLogger("tidelog.transactions")
+
+RETRY_S = 0.1
+RETRY_MAX_S = 5.0
+
+
+class Ending:
+    def __init__(self, markers: Markers, metadata: Follower, version: Callable[[], int]) -> None:
+        self._markers = markers
+        self._metadata = metadata
+        self._version = version
+
+    def begin(self, shard: TransactionShard, transactional_id: str) -> None:
+        """Write the markers, if an end was decided and nobody is at it."""
+        transaction = shard.state.transactions.get(transactional_id)
+        if (
+            transaction is not None
+            and transaction.status in ENDING
+            and shard.leads
+            and transactional_id not in shard.live.ending
+        ):
+            shard.live.ending.add(transactional_id)
+            self._write(shard, transaction, sorted(transaction.partitions), RETRY_S)
+
+    def _write(
+        self, shard: TransactionShard, transaction: Transaction, partitions: Sequence[TopicPartition], retry_s: float
+    ) -> None:
+        marker = EndMarker(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.status == Status.PREPARE_COMMIT,
+            shard.epoch,
+            transaction.version,
+        )
+        again: list[TopicPartition] = []
+        left = len(partitions)
+
+        def one_done(partition: TopicPartition, promise: Promise[None]) -> None:
+            nonlocal left
+            left -= 1
+            if promise.error is not None and self._try_again(transaction, partition, promise.error):
+                again.append(partition)
+            if not left:
+                all_done()
+
+        def all_done() -> None:
+            if not shard.leads:
+                return  # the next leader finds the Prepare record
+            if again:
+                retry = partial(self._write, shard, transaction, again, min(2 * retry_s, RETRY_MAX_S))
+                shard.schedule(retry_s, retry)
+            else:
+                self._complete(shard, transaction)
+
+        for partition in partitions:
+            self._markers.write(*partition, marker).on_done(partial(one_done, partition))
+        if not partitions:
+            all_done()
+
+    def _try_again(self, transaction: Transaction, partition: TopicPartition, error: BaseException) -> bool:
+        """Whether the marker has to be tried again; False: it isn't needed any more."""
+        topic, index = partition
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._metadata.image.partition(topic, index) is None:
+            return False  # deleted meanwhile
+        log.warning(
+            "the end of %s's transaction can't be marked in %s-%d: %s",
+            transaction.transactional_id,
+            topic,
+            index,
+            error,
+        )
+        # A higher epoch was there: what this one wrote has been ended by whoever raised it.
+        return code != ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def _complete(self, shard: TransactionShard, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        level = self._version()
+        promise = shard.submit(
+            lambda state, now_ms: in_version(decide.complete(state, transactional_id, producer, now_ms), level)
+        )
+        if promise.error is None:  # appended: whatever comes next is decided, and committed, behind it
+            shard.live.ended(transactional_id)
+        elif shard.leads:
+            log.warning("the end of %s's transaction can't be written down: %s", transactional_id, promise.error)
+            shard.schedule(RETRY_S, partial(self._complete, shard, transaction))

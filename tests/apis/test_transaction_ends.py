@@ -1,0 +1,252 @@
+"""How transactions end: markers on the way, coordinators that die, ids that expire, and what an operator sees."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.apis.harbour import Harbour
+from tests.apis.test_transactions import begun, both
+from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+
+@pytest.fixture
+def harbour() -> Harbour:
+    made = Harbour()
+    made.make_topic("accounts", 3)
+    return made
+
+
+def test_whoever_comes_while_a_transaction_is_being_ended_waits_for_it(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.harbour.ask(ApiKey.END_TXN, 3, txn.end_fields(commit=True)).error_code == 0
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1))
+    again = harbour.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
+    harbour.pass_time(0.5)
+    assert not asked.done
+    assert again.response.error_code == 0, "what was decided is told at once"
+    harbour.let_sync()
+    harbour.settle()
+    assert asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    assert txn.state == "Ongoing"
+
+
+def test_nobody_waits_longer_than_a_second(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.harbour.ask(ApiKey.END_TXN, 3, txn.end_fields(commit=True)).error_code == 0
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1))
+    harbour.pass_time(1.1)
+    code = asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    assert code == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+@both
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("syncs", range(6))
+def test_a_coordinator_that_dies_between_any_two_steps_finishes_after_its_load(
+    harbour: Harbour, versions: dict[str, int], commit: bool, syncs: int
+) -> None:
+    """Killed, with the power, after each sync in turn: the transaction ends whole or not at all."""
+    txn = begun(harbour, versions)
+    if versions is CLASSIC:
+        assert txn.add("accounts", 1, 2) == 0
+    assert txn.send("accounts", b"two", partition=1) == 0
+    assert txn.send("accounts", b"three", partition=2) == 0
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.END_TXN, txn.versions["end"], txn.end_fields(commit=commit))
+    for _ in range(syncs):
+        held, harbour.loop.held = harbour.loop.held or [], []
+        for begin in held:
+            begin()
+        harbour.settle()
+    answered = asked.done
+    disk = harbour.kill()
+    disk.crash()
+    after = Harbour(disk=disk)
+    after.pass_time(2.0)  # everything is loaded
+    later = Txn(after, versions=versions)
+    states = {"CompleteCommit", "CompleteAbort", "Ongoing"}
+    state = later.state
+    assert state in states
+    if answered:
+        assert state == ("CompleteCommit" if commit else "CompleteAbort")
+    if state == "Ongoing":
+        assert later.init() == 0  # fences, and aborts
+        after.settle()
+    found = [read_committed(after, "accounts", index) for index in range(3)]
+    whole = state == "CompleteCommit"
+    assert found == ([[b"one"], [b"two"], [b"three"]] if whole else [[], [], []])
+    for index in range(3):
+        answer = fetch(after, "accounts", index)
+        assert answer.last_stable_offset == answer.high_watermark
+
+
+def test_a_transaction_goes_on_after_the_coordinator_died_between_joining_and_producing(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    txn.add("accounts", 0)
+    txn.harbour = after = Harbour(disk=harbour.kill())
+    assert txn.send("accounts", b"one") == 0
+    assert txn.commit() == 0
+    assert read_committed(after, "accounts") == [b"one"]
+
+
+def test_a_timeout_counts_over_a_restart(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init(timeout_ms=30_000)
+    txn.add("accounts", 0)
+    txn.send("accounts", b"dead")
+    after = Harbour(disk=harbour.kill())
+    after.pass_time(29.0)
+    assert fetch(after, "accounts").last_stable_offset == 0
+    after.pass_time(2.0)
+    assert fetch(after, "accounts").last_stable_offset == 2
+    assert read_committed(after, "accounts") == []
+
+
+def test_a_deleted_topic_does_not_hold_up_the_end(harbour: Harbour) -> None:
+    harbour.make_topic("gone")
+    txn = begun(harbour)
+    txn.add("gone", 0)
+    harbour.delete_topic("gone")
+    assert txn.commit() == 0
+    assert txn.state == "CompleteCommit"
+
+
+def test_a_partition_that_cannot_be_written_is_tried_again(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    txn.add("accounts", 1)
+    txn.send("accounts", b"two", partition=1)
+    partition = harbour.partition("accounts", 1)
+    leader, partition.leader = partition.leader, 9
+    assert txn.commit() == 0
+    harbour.pass_time(1.0)
+    assert txn.state == "PrepareCommit"
+    assert read_committed(harbour, "accounts", 0) == [b"one"]
+    partition.leader = leader
+    harbour.pass_time(5.0)
+    assert txn.state == "CompleteCommit"
+    assert read_committed(harbour, "accounts", 1) == [b"two"]
+
+
+def test_a_partition_that_has_seen_a_later_epoch_does_not_hold_up_the_end(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert _write_marker(harbour, txn, epoch=txn.epoch + 5, commit=False) == 0
+    assert txn.commit() == 0
+    assert txn.state == "CompleteCommit"
+    assert read_committed(harbour, "accounts") == []
+
+
+def _write_marker(
+    harbour: Harbour, txn: Txn, *, epoch: int, commit: bool, coordinator_epoch: int = 0, version: int = 0
+) -> int:
+    marker = {
+        "producer_id": txn.id,
+        "producer_epoch": epoch,
+        "transaction_result": commit,
+        "topics": [{"name": "accounts", "partition_indexes": [0]}],
+        "coordinator_epoch": coordinator_epoch,
+        "transaction_version": version,
+    }
+    answer = harbour.ask(ApiKey.WRITE_TXN_MARKERS, 2, {"markers": [marker]})
+    return answer.markers[0].topics[0].partitions[0].error_code
+
+
+def test_markers_of_the_past_are_refused(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    assert _write_marker(harbour, txn, epoch=-1, commit=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert _write_marker(harbour, txn, epoch=0, commit=True, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert _write_marker(harbour, txn, epoch=1, commit=False, version=2, coordinator_epoch=5) == 0
+    assert _write_marker(harbour, txn, epoch=1, commit=False, version=2, coordinator_epoch=5) == 0, "again ends nothing"
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert _write_marker(harbour, txn, epoch=2, commit=False, version=2, coordinator_epoch=4) == fenced
+    assert read_committed(harbour, "accounts") == []
+    assert fetch(harbour, "accounts").last_stable_offset == 3
+
+
+def test_markers_for_partitions_that_are_not_there(harbour: Harbour) -> None:
+    marker = {
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "topics": [{"name": "nowhere", "partition_indexes": [0]}, {"name": "accounts", "partition_indexes": [7]}],
+    }
+    answer = harbour.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]})
+    codes = [topic.partitions[0].error_code for topic in answer.markers[0].topics]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert harbour.ask(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": []}).markers == []
+
+
+def test_idle_ids_are_forgotten_and_used_ones_are_not() -> None:
+    day_ms = 86_400_000
+    harbour = Harbour({"transactional.id.expiration.ms": str(day_ms)})
+    harbour.make_topic("accounts")
+    idle, used, open_ = Txn(harbour, "idle"), Txn(harbour, "used"), Txn(harbour, "open")
+    idle.init()
+    used.init()
+    open_.init(timeout_ms=900_000)
+    harbour.pass_time(20 * 3600.0)
+    assert used.init() == 0
+    harbour.pass_time(5.5 * 3600.0)
+    assert idle.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert used.state == "Empty"
+    assert idle.add("accounts") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert idle.init(resume=True) == 0
+    again = Harbour(disk=harbour.kill())
+    assert Txn(again, "used").state == "Empty"
+
+
+def test_transactions_are_described(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    told = txn.describe()
+    assert (told.error_code, told.transaction_state, told.transaction_timeout_ms) == (0, "Ongoing", 60_000)
+    assert (told.producer_id, told.producer_epoch) == (txn.id, txn.epoch)
+    assert [(topic.topic, topic.partitions) for topic in told.topics] == [("accounts", [0])]
+    answer = harbour.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["nobody", ""]})
+    codes = [one.error_code for one in answer.transaction_states]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST]
+
+
+def test_transactions_are_listed_by_state_producer_duration_and_pattern(harbour: Harbour) -> None:
+    open_ = begun(harbour, name="pay-1")
+    done = begun(harbour, name="pay-2")
+    done.commit()
+    Txn(harbour, "other").init()
+    harbour.pass_time(2.0)
+
+    def names(**filters: Any) -> set[str]:
+        answer = harbour.ask(ApiKey.LIST_TRANSACTIONS, 2, filters)
+        assert answer.error_code == 0
+        return {one.transactional_id for one in answer.transaction_states}
+
+    assert names() == {"pay-1", "pay-2", "other"}
+    assert names(state_filters=["Ongoing"]) == {"pay-1"}
+    assert names(state_filters=["Ongoing", "Empty"]) == {"pay-1", "other"}
+    assert names(state_filters=["Dead"]) == set()
+    assert names(producer_id_filters=[open_.id, 77]) == {"pay-1"}
+    assert names(duration_filter=1000, state_filters=["Ongoing"]) == {"pay-1"}
+    assert names(duration_filter=5000, state_filters=["Ongoing"]) == set()
+    assert names(transactional_id_pattern="pay-.*") == {"pay-1", "pay-2"}
+    assert names(transactional_id_pattern="pay") == set()
+    answer = harbour.ask(ApiKey.LIST_TRANSACTIONS, 2, {"state_filters": ["Ongoing", "Confused"]})
+    assert answer.unknown_state_filters == ["Confused"]
+    bad = harbour.ask(ApiKey.LIST_TRANSACTIONS, 2, {"transactional_id_pattern": "("})
+    assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_producers_of_a_partition_are_described_with_their_transaction(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    asked = {"topics": [{"name": "accounts", "partition_indexes": [0]}]}
+    look: Callable[[], Any] = lambda: (  # noqa: E731
+        harbour.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0].active_producers[0]
+    )
+    told = look()
+    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (txn.id, txn.epoch, 0)
+    assert (told.current_txn_start_offset, told.coordinator_epoch) == (0, -1)
+    txn.commit()
+    told = look()
+    assert (told.current_txn_start_offset, told.coordinator_epoch) == (-1, 0)
+    assert read_all(harbour, "accounts") == [b"one"]

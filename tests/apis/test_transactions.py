@@ -1,0 +1,305 @@
+"""Transactions through raw requests, on virtual time: what commits, what aborts, and who is told what."""
+
+import pytest
+
+from tests.apis.harbour import Harbour
+from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+
+@pytest.fixture
+def harbour() -> Harbour:
+    made = Harbour()
+    made.make_topic("accounts", 3)
+    return made
+
+
+def begun(harbour: Harbour, versions: dict[str, int] = CLASSIC, name: str = "bank") -> Txn:
+    """A producer with a record in an open transaction."""
+    txn = Txn(harbour, name, versions=versions)
+    assert txn.init() == 0
+    if versions is CLASSIC:
+        assert txn.add("accounts", 0) == 0
+    assert txn.send("accounts", b"one") == 0
+    return txn
+
+
+both = pytest.mark.parametrize("versions", [CLASSIC, SECOND], ids=["classic", "second"])
+
+
+@both
+def test_what_was_committed_is_read_and_what_was_aborted_is_not(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = begun(harbour, versions)
+    assert read_committed(harbour, "accounts") == []
+    assert txn.commit() == 0
+    harbour.settle()
+    assert read_committed(harbour, "accounts") == [b"one"]
+    if versions is CLASSIC:
+        assert txn.add("accounts", 0) == 0
+    assert txn.send("accounts", b"two") == 0
+    assert txn.abort() == 0
+    harbour.settle()
+    assert read_committed(harbour, "accounts") == [b"one"]
+    assert read_all(harbour, "accounts") == [b"one", b"two"]
+    assert txn.state == "CompleteAbort"
+
+
+def test_an_epoch_is_raised_with_each_transaction_of_the_second_version(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    producer, epoch = txn.id, txn.epoch
+    assert txn.commit() == 0
+    assert (txn.id, txn.epoch) == (producer, epoch + 1)
+
+
+def test_the_old_producer_is_fenced_everywhere(harbour: Harbour) -> None:
+    old = begun(harbour)
+    new = Txn(harbour)
+    assert new.init() == 0
+    assert new.id == old.id
+    assert new.epoch == old.epoch + 2  # one to fence with, one to use
+    assert old.add("accounts", 1) == ErrorCode.PRODUCER_FENCED
+    assert old.add("accounts", 1, version=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert old.send("accounts", b"late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert old.commit() == ErrorCode.PRODUCER_FENCED
+    assert old.init(resume=True) == ErrorCode.PRODUCER_FENCED
+    assert old.init(resume=True, version=3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert read_committed(harbour, "accounts") == []
+    assert fetch(harbour, "accounts").last_stable_offset == 2
+
+
+def test_a_partition_that_did_not_join_takes_nothing(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.send("accounts", b"stray", partition=1) == ErrorCode.INVALID_TXN_STATE
+    assert read_all(harbour, "accounts", 1) == []
+    txn.versions = {"produce": 11, "end": 3}
+    assert txn.send("accounts", b"stray", partition=1) == ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_without_verification_such_a_record_is_taken() -> None:
+    harbour = Harbour({"transaction.partition.verification.enable": "false"})
+    harbour.make_topic("accounts", 2)
+    txn = begun(harbour)
+    assert txn.send("accounts", b"stray", partition=1) == 0
+
+
+def test_a_delayed_record_of_an_ended_transaction_is_refused(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.commit() == 0
+    harbour.settle()
+    assert txn.send("accounts", b"late") == ErrorCode.INVALID_TXN_STATE
+    assert fetch(harbour, "accounts").last_stable_offset == 2
+
+
+def test_a_delayed_record_of_an_ended_transaction_is_fenced_in_the_second_version(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    epoch = txn.epoch
+    assert txn.commit() == 0
+    harbour.settle()
+    fields = txn.produce_fields("accounts", txn.batch(b"late", sequence=1, epoch=epoch))
+    answer = harbour.ask(ApiKey.PRODUCE, 12, fields).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_ending_again_gives_the_same_answer_and_the_opposite_is_refused(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.commit() == 0
+    assert txn.commit() == 0
+    assert txn.abort() == ErrorCode.INVALID_TXN_STATE
+    assert read_committed(harbour, "accounts") == [b"one"]
+
+
+def test_ending_again_in_the_second_version(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    before = txn.epoch
+    assert txn.commit() == 0
+    after, txn.epoch = txn.epoch, before
+    assert txn.commit() == 0
+    assert txn.epoch == after
+    txn.epoch = before
+    assert txn.abort() == ErrorCode.INVALID_TXN_STATE
+    txn.epoch = after
+    assert txn.commit() == ErrorCode.INVALID_TXN_STATE  # nothing was begun in this epoch
+    assert txn.abort() == 0
+    assert txn.epoch == after + 1
+
+
+def test_an_empty_transaction_has_nothing_to_end(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    assert txn.commit() == ErrorCode.INVALID_TXN_STATE
+    assert txn.abort() == ErrorCode.INVALID_TXN_STATE
+    txn.versions = SECOND
+    assert txn.commit() == ErrorCode.INVALID_TXN_STATE
+    assert txn.abort() == 0
+    assert txn.epoch == 1
+
+
+def test_a_delayed_end_does_not_touch_the_next_transaction(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    late = txn.end_fields(commit=False)
+    assert txn.commit() == 0
+    assert txn.send("accounts", b"two") == 0
+    assert harbour.ask(ApiKey.END_TXN, 5, late).error_code == ErrorCode.PRODUCER_FENCED
+    assert txn.commit() == 0
+    assert read_committed(harbour, "accounts") == [b"one", b"two"]
+
+
+def test_a_timeout_aborts_so_that_readers_go_on(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init(timeout_ms=5000)
+    txn.add("accounts", 0)
+    txn.send("accounts", b"dead")
+    harbour.append("accounts", b"after")
+    assert read_committed(harbour, "accounts") == []
+    harbour.pass_time(5.1)
+    assert read_committed(harbour, "accounts") == [b"after"]
+    assert txn.state == "CompleteAbort"
+    assert txn.commit() == ErrorCode.PRODUCER_FENCED
+
+
+def test_each_transaction_has_its_own_time(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init(timeout_ms=5000)
+    for _ in range(4):
+        txn.add("accounts", 0)
+        txn.send("accounts", b"x")
+        harbour.pass_time(3.0)
+        assert txn.commit() == 0
+        harbour.settle()
+    assert read_committed(harbour, "accounts") == [b"x"] * 4
+
+
+def test_the_timeout_is_bounded(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    assert txn.init(timeout_ms=900_001) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert txn.init(timeout_ms=0) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert txn.init(timeout_ms=900_000) == 0
+
+
+def test_unknown_and_empty_ids_are_refused(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.find()
+    txn.id, txn.epoch = 7, 0
+    assert txn.add("accounts") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert txn.commit() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert txn.send("accounts", b"x") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    nameless = Txn(harbour, "")
+    assert nameless.init() == ErrorCode.INVALID_REQUEST
+    assert nameless.add("accounts") == ErrorCode.INVALID_REQUEST
+    assert nameless.commit() == ErrorCode.INVALID_REQUEST
+
+
+def test_all_partitions_join_or_none(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    answer = harbour.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 0, 9))
+    codes = [one.partition_error_code for one in answer.results_by_topic_v3_and_below[0].results_by_partition]
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert txn.state == "Empty"
+    assert txn.add("__transaction_state") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_brokers_may_verify(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert txn.verify("accounts", 0) == 0
+    assert txn.verify("accounts", 1) == ErrorCode.TRANSACTION_ABORTABLE
+    txn.epoch += 1
+    assert txn.verify("accounts", 0) == ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch_also_when_it_asks_again(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    first = txn.id, txn.epoch
+    assert txn.init(resume=True) == 0
+    second = txn.id, txn.epoch
+    assert second == (first[0], first[1] + 1)
+    txn.id, txn.epoch = first
+    assert txn.init(resume=True) == 0
+    assert (txn.id, txn.epoch) == second
+    Txn(harbour).init()
+    txn.id, txn.epoch = second
+    assert txn.init(resume=True) == ErrorCode.PRODUCER_FENCED
+
+
+def test_when_the_epochs_are_used_up_there_is_a_new_producer_id(harbour: Harbour) -> None:
+    txn = Txn(harbour, versions=SECOND)
+    txn.init()
+    _jump_to_epoch(harbour, txn, 32_765)
+    first_id = txn.id
+    assert txn.send("accounts", b"a") == 0
+    assert txn.commit() == 0
+    assert (txn.id, txn.epoch) == (first_id, 32_766)
+    assert txn.send("accounts", b"b") == 0
+    last = txn.end_fields(commit=True)
+    assert txn.commit() == 0
+    assert txn.id != first_id
+    assert txn.epoch == 0
+    again = harbour.ask(ApiKey.END_TXN, 5, last)
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (0, txn.id, 0)
+    assert txn.send("accounts", b"c") == 0
+    assert txn.commit() == 0
+    assert read_committed(harbour, "accounts") == [b"a", b"b", b"c"]
+
+
+def test_initialising_in_the_last_epoch_gives_a_new_producer_id(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    _jump_to_epoch(harbour, txn, 32_766)
+    before = txn.id
+    assert txn.init(resume=True) == 0
+    after = txn.id, txn.epoch
+    assert after[0] != before
+    assert after[1] == 0
+    txn.id, txn.epoch = before, 32_766
+    assert txn.init(resume=True) == 0
+    assert (txn.id, txn.epoch) == after
+
+
+def _jump_to_epoch(harbour: Harbour, txn: Txn, epoch: int) -> None:
+    """As if it had been used for long."""
+    from tidelog.coordinator.txn.replay import record
+
+    shard = harbour.services.transactions.shards.of(txn.name)
+    known = shard.state.transactions[txn.name]
+    harbour.wait(shard.submit(lambda state, now_ms: ([record(known._replace(producer_epoch=epoch))], None)))
+    txn.epoch = epoch
+
+
+def test_what_is_open_waits_for_a_parked_reader(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    fields = {
+        "max_wait_ms": 10_000,
+        "min_bytes": 1,
+        "max_bytes": 1 << 24,
+        "isolation_level": 1,
+        "topics": [{"topic": "accounts", "partitions": [asked]}],
+    }
+    parked = harbour.send(ApiKey.FETCH, 12, fields)
+    harbour.pass_time(1.0)
+    assert not parked.done
+    assert txn.abort() == 0
+    harbour.settle()
+    data = parked.response.responses[0].partitions[0]
+    assert data.last_stable_offset == 2
+    assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == [(txn.id, 0)]
+
+
+def test_two_phase_transactions_have_no_timeout() -> None:
+    harbour = Harbour({"transaction.two.phase.commit.enable": "true"})
+    harbour.make_topic("accounts")
+    txn = Txn(harbour, versions=SECOND)
+    assert txn.init(version=6, enable2_pc=True) == 0
+    assert txn.send("accounts", b"slow") == 0
+    harbour.pass_time(3600.0)
+    assert txn.state == "Ongoing"
+    assert txn.commit() == 0
+    assert read_committed(harbour, "accounts") == [b"slow"]
+
+
+def test_two_phase_transactions_are_off_unless_enabled(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    assert txn.init(version=6, enable2_pc=True) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert txn.init(version=6, keep_prepared_txn=True) == ErrorCode.UNSUPPORTED_VERSION
