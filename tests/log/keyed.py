@@ -45,9 +45,10 @@ def end(log: Log, producer: Producer, *, commit: bool, now_ms: int = NOW_MS) -> 
 
 
 def roll(shore: Shore, log: Log) -> None:
-    """Seal what was written, and make it durable."""
+    """Seal what was written, make it durable, and tell of that as a replica does."""
     log.roll(shore.now_ms())
     shore.flush(log)
+    log.producers.advance_high_watermark(log.durable_end)
 
 
 def clean(shore: Shore, log: Log) -> None:

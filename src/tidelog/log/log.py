@@ -310,6 +310,11 @@ class Log(ReadableLog):
             if segment.size:
                 self._roll(now_ms)
 
+    def roll_at_end(self, now_ms: int) -> None:
+        """Begin a segment at the log's end, where the last one's batches end before that."""
+        if self._active is not None and self._active.base < self.log_end:
+            self._roll(now_ms)
+
     def _roll(self, now_ms: int) -> Segment:
         old = self._active
         assert old is not None

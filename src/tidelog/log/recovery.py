@@ -289,6 +289,17 @@ def _next_offset(log: ReadableLog, segment: Segment) -> int:
     return next_offset
 
 
+def end_of_batches(log: ReadableLog, segment: Segment, offset: int) -> int:
+    """The offset behind the segment's last batch that ends below `offset`; its base where none does."""
+    next_offset = segment.base
+    start = log.indexes(segment).lookup(offset - 1)
+    for _, fields in batches(log.file_of(segment), start, segment.size, check=False):
+        if fields[0] + fields[6] >= offset:
+            break
+        next_offset = fields[0] + fields[6] + 1
+    return next_offset
+
+
 def rebuild_sealed(log: ReadableLog, segment: Segment, next_base: int) -> SealedIndexes:
     """Build the indexes of a sealed segment again. Raises BadBatch where the segment itself is damaged."""
     disk, file = log._store.disk, log.file_of(segment)

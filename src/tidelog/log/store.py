@@ -425,10 +425,9 @@ class Store:
 
     def cleaned_to(self, log: Log, offset: int) -> None:
         """The log was compacted, durably, up to `offset`."""
-        if not log.deleted:
-            cleaner = self._points[log.root].cleaner
-            cleaner.put((log.topic, log.partition), offset)
-            cleaner.save()
+        cleaner = self._points[log.root].cleaner
+        cleaner.put((log.topic, log.partition), offset)
+        cleaner.save()
 
     def settled_start(self, log: Log) -> int:
         """The log's start, unless a move of it may still fail: then the one that holds in any case."""

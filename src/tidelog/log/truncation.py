@@ -22,7 +22,8 @@ def truncate_to(log: Log, offset: int) -> bool:
     segment = log.segments[number]
     log.look(segment, number)
     found = log._position(segment, offset)
-    _fall_back(log, offset)
+    rest_end = recovery.end_of_batches(log, segment, offset)
+    _fall_back(log, offset, rest_end)
     log.forget_segments(log.segments[number + 1 :])
     log.file_of(segment).truncate(segment.size if found is None else found[0])
     recovery.reopen_last(log, segment)
@@ -30,13 +31,15 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.epochs.truncate_from_end(offset)
     log.log_end = offset
     log.log_start = min(log.log_start, offset)
+    if rest_end < offset:  # compaction took what was before it: an empty segment tells where the log goes on
+        log.roll_at_end(log._store.clock.now_ms())
     log.touch()
     return True
 
 
 def start_at(log: Log, offset: int, now_ms: int) -> None:
     """All segments go; an empty one keeps the place."""
-    _fall_back(log, offset)
+    _fall_back(log, offset, offset)
     log.epochs.clear()
     log.log_start = log.log_end = log.durable_end = log.recovery_point = log._synced_end = offset
     log.forget_segments(list(log.segments))
@@ -46,15 +49,15 @@ def start_at(log: Log, offset: int, now_ms: int) -> None:
     log.touch()
 
 
-def _fall_back(log: Log, offset: int) -> None:
-    """Nothing that was known of offsets from `offset` on holds any longer.
+def _fall_back(log: Log, offset: int, rest_end: int) -> None:
+    """Nothing that was known of offsets from `offset` on holds any longer; the batches before it end at `rest_end`.
 
     The recovery point goes first, durably: a crash right after the cut must not find records missing below it.
     """
     epochs = log.epochs  # loaded before the batches go that it may be built from
     assert epochs is not None
-    if offset < log.recovery_point:
-        log.recovery_point = offset
+    if rest_end < log.recovery_point:
+        log.recovery_point = rest_end
         log._store.save_recovery_point(log)
     log._generation += 1
     log._marks = None

@@ -259,17 +259,18 @@ class Cleaner:
         if not run.ended or run.syncs or run.log not in self._runs:
             return
         log = run.log
-        if run.given_up or run.failed is not None or run.done is None:
+        if run.given_up or log.deleted or log.offline is not None or log._generation != run.generation:
+            self._remove_rest(run)  # a truncation may have cut what was being read, too: that is no damage
+        elif run.failed is not None or run.done is None:
             self._remove_rest(run)
-            if not run.given_up:
-                self._failed(log, run.failed or Failed(reason="it ended without a word", damaged=False))
-            return
-        del self._runs[log]
-        self._again.pop(log, None)
-        self._store.cleaned_to(log, run.done.clean_end)
-        self._tell(run, run.done)
-        self._let_retention(log)
-        self._env.loop.call_soon(self.look)
+            self._failed(log, run.failed or Failed(reason="it ended without a word", damaged=False))
+        else:
+            del self._runs[log]
+            self._again.pop(log, None)
+            self._store.cleaned_to(log, run.done.clean_end)
+            self._tell(run, run.done)
+            self._let_retention(log)
+            self._env.loop.call_soon(self.look)
 
     def _let_retention(self, log: Log) -> None:
         """It was passed over while the log was cleaned."""
@@ -289,8 +290,6 @@ class Cleaner:
         )
 
     def _failed(self, log: Log, failed: Failed) -> None:
-        if log.deleted or log.offline is not None:
-            return
         if failed.damaged:
             self.uncleanable[log] = failed.reason
             self._store.report(

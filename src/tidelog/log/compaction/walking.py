@@ -14,6 +14,8 @@ from tidelog.wire.varint import VarintError
 RAW_KEY_BYTES = 40
 """Shorter keys are kept as they are, longer ones as a digest of so many bytes: no key can be taken for another."""
 
+RAW_KEY_TWICE = 2 * RAW_KEY_BYTES
+
 NULL = 1
 """The length of a key or value that is null, as a varint."""
 
@@ -39,48 +41,50 @@ def short_key(key: bytes) -> bytes:
 
 def note_keys(data: bytes, pos: int, end: int, count: int, base: int, least: int, last: dict[bytes, int]) -> None:
     """Note in `last` at which offset each key comes last, of records from offset `least` on. Raises RecordError."""
+    least = (least - base) * 2
+    stop = pos
     try:
         for _ in range(count):
-            size = data[pos]
-            pos += 1
-            if size > 127:
-                more = data[pos]
-                pos += 1
-                if more > 127:
-                    size, pos = varint.decode(data, pos - 2, end)
-                    size *= 2
-                else:
-                    size = size & 127 | more << 7
-            stop = pos + (size >> 1)
-            at = pos + 1
-            while data[at] > 127:  # the timestamp
-                at += 1
-            at += 1
-            delta = data[at]
-            at += 1
-            if delta > 127:
-                delta, at = varint.decode(data, at - 1, stop)
-                delta *= 2
-            length = data[at]
-            at += 1
-            if length != NULL:
-                if length > 127:
-                    length, at = varint.decode(data, at - 1, stop)
-                    length *= 2
-                behind = at + (length >> 1)
-                if behind >= stop or length & 1:
-                    raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
-                offset = base + (delta >> 1)
-                if offset >= least:
-                    key = data[at:behind]
-                    last[key if behind - at < RAW_KEY_BYTES else short_key(key)] = offset
-            if not pos < stop <= end:
-                raise RecordError(f"it claims {size >> 1} bytes where {end - pos} are left")
             pos = stop
+            size = data[pos]
+            if size < 128:
+                pos += 1
+            elif (more := data[pos + 1]) < 128:
+                size += (more << 7) - 128
+                pos += 2
+            else:
+                size, pos = _long(data, pos, end)
+            stop = pos + (size >> 1)
+            at = pos + 2
+            if data[at - 1] > 127:  # the timestamp
+                while data[at] > 127:
+                    at += 1
+                at += 1
+            delta = data[at]
+            if delta < 128:
+                at += 1
+            elif (more := data[at + 1]) < 128:
+                delta += (more << 7) - 128
+                at += 2
+            else:
+                delta, at = _long(data, at, stop)
+            length = data[at]
+            if length == NULL:
+                continue
+            if length < 128:
+                at += 1
+            else:
+                length, at = _long(data, at, stop)
+            behind = at + (length >> 1)
+            if behind >= stop or length & 1:
+                raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
+            if delta >= least:
+                key = data[at:behind]
+                last[key if length < RAW_KEY_TWICE else short_key(key)] = base + (delta >> 1)
     except (IndexError, VarintError, RecordError) as error:
         raise RecordError(f"the record at byte {pos}: {error}") from None
-    if pos != end:
-        raise RecordError(f"{end - pos} bytes are left behind the last of {count} records")
+    if stop != end:
+        raise RecordError(f"{count} records end at byte {stop} where {end} is their end")
 
 
 def survivors(
@@ -95,65 +99,71 @@ def survivors(
     kept = 0
     tombstones = False
     find = last.get
+    stop = pos
     try:
         for _ in range(count):
-            begin = pos
+            begin = pos = stop
             size = data[pos]
-            pos += 1
-            if size > 127:
-                more = data[pos]
+            if size < 128:
                 pos += 1
-                if more > 127:
-                    size, pos = varint.decode(data, pos - 2, end)
-                    size *= 2
-                else:
-                    size = size & 127 | more << 7
+            elif (more := data[pos + 1]) < 128:
+                size += (more << 7) - 128
+                pos += 2
+            else:
+                size, pos = _long(data, pos, end)
             stop = pos + (size >> 1)
-            at = pos + 1
-            while data[at] > 127:
+            at = pos + 2
+            if data[at - 1] > 127:  # the timestamp
+                while data[at] > 127:
+                    at += 1
                 at += 1
-            at += 1
             delta = data[at]
-            at += 1
-            if delta > 127:
-                delta, at = varint.decode(data, at - 1, stop)
-                delta *= 2
+            if delta < 128:
+                at += 1
+            elif (more := data[at + 1]) < 128:
+                delta += (more << 7) - 128
+                at += 2
+            else:
+                delta, at = _long(data, at, stop)
             offset = base + (delta >> 1)
             length = data[at]
-            at += 1
-            if length == NULL:
-                stays, behind = offset > latest, at
+            if length < 128:
+                at += 1
             else:
-                if length > 127:
-                    length, at = varint.decode(data, at - 1, stop)
-                    length *= 2
-                behind = at + (length >> 1)
-                if behind >= stop or length & 1:
-                    raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
+                length, at = _long(data, at, stop)
+            behind = at + (length >> 1)
+            if behind >= stop or (length & 1 and length != NULL):
+                raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
+            if length != NULL:
                 key = data[at:behind]
-                stays = offset > latest or (
-                    offset >= find(key if behind - at < RAW_KEY_BYTES else short_key(key), -1)
-                    and not (deletes and data[behind] == NULL)
-                )
-            if not pos < stop <= end:
-                raise RecordError(f"it claims {size >> 1} bytes where {end - pos} are left")
+                stays = offset >= find(key if length < RAW_KEY_TWICE else short_key(key), -1) or offset > latest
+                if data[behind] == NULL and stays:
+                    stays = not deletes or offset > latest
+                    tombstones = tombstones or stays
+            else:
+                stays = offset > latest
             if stays:
                 kept += 1
                 if from_pos < 0:
                     from_pos = begin
-                if data[behind] == NULL:
-                    tombstones = True
             elif from_pos >= 0:
                 pieces.append((from_pos, begin))
                 from_pos = -1
-            pos = stop
     except (IndexError, VarintError, RecordError) as error:
         raise RecordError(f"the record at byte {pos}: {error}") from None
-    if pos != end:
-        raise RecordError(f"{end - pos} bytes are left behind the last of {count} records")
+    if stop != end:
+        raise RecordError(f"{count} records end at byte {stop} where {end} is their end")
     if from_pos >= 0:
         pieces.append((from_pos, end))
     return Survivors(pieces, kept, tombstones)
+
+
+def _long(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """(twice the number, the position behind it) of a length or delta of any size; negative ones have no place here."""
+    value, pos = varint.decode(data, pos, end)
+    if value < 0:
+        raise RecordError(f"a length or an offset of {value}")
+    return value * 2, pos
 
 
 def from_offset(data: bytes, pos: int, end: int, count: int, least_delta: int) -> tuple[int, int]:
