@@ -1,0 +1,109 @@
+"""Offsets that are kept no longer, and groups that go with their last one."""
+
+import pytest
+
+from tests.apis.harbour import Harbour
+from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, harbour
+from tests.apis.test_offset_fetch import end, in_transaction
+from tidelog.coordinator.group import expiry
+from tidelog.wire.keys import ApiKey
+
+SETTINGS = {"offsets.retention.minutes": "10", "offsets.retention.check.interval.ms": "60000"}
+MINUTE = 60.0
+
+
+def names(port: Harbour) -> set[str]:
+    return {one.group_id for one in port.ask(ApiKey.LIST_GROUPS, 5, {}).groups}
+
+
+def test_offsets_of_a_group_without_members_expire_by_their_commit() -> None:
+    port = harbour(SETTINGS)
+    commit(port, {0: 1, 1: 1})
+    port.pass_time(6 * MINUTE)
+    commit(port, {1: 2})
+    assert committed(port) == {0: 1, 1: 2}
+    port.pass_time(5 * MINUTE)
+    assert committed(port) == {1: 2}
+    assert names(port) == {GROUP}
+    port.pass_time(6 * MINUTE)
+    assert committed(port) == {}
+    assert names(port) == set()
+
+
+def test_offsets_expire_after_a_restart_too() -> None:
+    port = harbour(SETTINGS)
+    commit(port, {0: 1})
+    port.pass_time(9 * MINUTE)
+    started_ms = port.timeline.now_ms()
+    port = harbour(SETTINGS, disk=port.kill())
+    port.pass_time((started_ms - port.timeline.now_ms()) / 1000)
+    assert committed(port) == {0: 1}
+    port.pass_time(3 * MINUTE)
+    assert committed(port) == {}
+
+
+def test_a_commit_may_say_itself_how_long_it_is_kept() -> None:
+    port = harbour(SETTINGS)
+    commit(port, {0: 1}, version=2, retention_time_ms=int(2 * MINUTE * 1000))
+    commit(port, {1: 1}, version=4, retention_time_ms=int(20 * MINUTE * 1000))
+    commit(port, {2: 1})
+    port = harbour(SETTINGS, disk=port.kill())
+    port.pass_time(4 * MINUTE)
+    assert committed(port) == {1: 1, 2: 1}
+    port.pass_time(8 * MINUTE)
+    assert committed(port) == {1: 1}
+    port.pass_time(10 * MINUTE)
+    assert committed(port) == {}
+
+
+def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
+    port = harbour(SETTINGS)
+    commit(port, {0: 1, 1: 1})
+    in_transaction(port, 70, {0: 5})
+    port.pass_time(12 * MINUTE)
+    assert committed(port) == {0: 1}
+    assert names(port) == {GROUP}
+    end(port, 70, commit=False)
+    port.pass_time(2 * MINUTE)
+    assert names(port) == set()
+
+
+def test_offsets_of_a_deleted_topic_go_with_it() -> None:
+    port = harbour()
+    port.make_topic("other", 1)
+    groups = [f"{GROUP}-{number}" for number in range(8)]
+    for group in groups:
+        commit(port, {0: 1, 1: 1}, group)
+        commit(port, {0: 7}, group, topic="other")
+    in_transaction(port, 70, {0: 9}, groups[0])
+    port.delete_topic(TOPIC)
+    port.settle()
+    for group in groups:
+        assert committed(port, group) == {}
+        assert committed(port, group, "other") == {0: 7}
+    end(port, 70, commit=True, group=groups[0])
+    assert committed(port, groups[0]) == {}
+    port = harbour(disk=port.kill())
+    assert committed(port, groups[0]) == {}
+
+
+def test_offsets_of_a_topic_deleted_while_the_shard_was_not_loaded_go_with_the_next_look() -> None:
+    port = harbour(SETTINGS)
+    commit(port, {0: 1})
+    port = Harbour({"offsets.topic.num.partitions": "4", **SETTINGS}, disk=port.kill())
+    port.delete_topic(TOPIC)
+    port.settle()
+    port.pass_time(2 * MINUTE)
+    assert committed(port) == {}
+
+
+def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_AT_ONCE", 10)
+    monkeypatch.setattr(expiry, "BATCH_BYTES", 1000)
+    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1"})
+    for number in range(60):
+        commit(port, {0: 1, 1: 1, 2: 1}, f"{GROUP}-{number}")
+    before = batches(port)
+    port.pass_time(12 * MINUTE)
+    assert batches(port) - before >= 18
+    assert names(port) == set()
