@@ -40,8 +40,10 @@ from tidelog.wire.records.consumer_groups import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
-    TopicPartition as TargetPartitions,
     TopicPartitions,
+)
+from tidelog.wire.records.consumer_groups import (
+    TopicPartition as TargetPartitions,
 )
 
 NO_TARGET_EPOCH = -1

@@ -1,0 +1,37 @@
+"""ConsumerGroupDescribe (key 69): epochs, assignor and members of groups of the consumer protocol (KIP-848).
+
+A group that isn't there, or is a classic one, is answered with GROUP_ID_NOT_FOUND, upon which clients ask
+DescribeGroups. v1 tells whether a member speaks the classic protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.consumer.describe import described
+from tidelog.coordinator.group.consumer.state import ConsumerGroup
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+if TYPE_CHECKING:
+    from tidelog.apis.context import Context
+
+
+def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[_described(context, group_id) for group_id in request.group_ids])
+
+
+def _described(context: Context, group_id: str) -> DescribedGroup:
+    services = context.services
+    try:
+        group = services.groups.shard_of(group_id).state.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    return described(group, services.config.group_consumer_assignors[0], services.metadata.image)

@@ -1,0 +1,239 @@
+"""Members of the classic protocol in a group of the consumer protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Each function answers None where the group isn't one of the consumer protocol: then the classic protocol goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.group.consumer import classic_join, embedded
+from tidelog.coordinator.group.consumer.entries import group_gone
+from tidelog.coordinator.group.consumer.handover import install
+from tidelog.coordinator.group.consumer.leaving import Gone, fence
+from tidelog.coordinator.group.consumer.live import NEVER
+from tidelog.coordinator.group.consumer.membership import Caller, known_instance, unknown
+from tidelog.coordinator.group.consumer.shell import departed, forget, heard_of, keep, live_of, looked_at, scene_of
+from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
+from tidelog.env.promise import Promise
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.wire.uuids import uuid_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidelog.coordinator.entry import Entry
+    from tidelog.coordinator.group.consumer.classic_join import Joined
+    from tidelog.coordinator.group.consumer.progress import Scene
+    from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.group.live import GroupShard
+    from tidelog.coordinator.group.state import GroupsState
+
+
+def join(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    request: JoinGroupRequest,
+    version: int,
+    client_id: str,
+    client_host: str,
+) -> Promise[JoinGroupResponse] | None:
+    """Also None where the group has no members, or goes back to the classic protocol by this: it is one then."""
+    group_id = request.group_id
+    group = shard.machine.newest.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return None
+    if group.is_empty:
+        removed = shard.submit(lambda state, _: (group_gone(group), None))
+        return None if removed.error is None else _failed_join(removed.error, request)
+    live = live_of(shard, group_id)
+    scene: Scene | None = None
+    made: Joined | None = None
+    caller = Caller(client_id, client_host)
+
+    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], JoinGroupResponse]:
+        nonlocal scene, made
+        scene = scene_of(coordinator, live, group, group_id, now_ms)
+        entries, made = classic_join.join(
+            group, request, version, caller, scene, lambda: uuid_text(coordinator.random.uuid())
+        )
+        return entries, made.response
+
+    promise = shard.submit(decide)
+    if promise.error is not None or scene is None or made is None:
+        return _failed_join(promise.error, request)
+    if made.downgrade is not None:
+        forget(shard, group_id)
+        stale = group.epoch > group.target_epoch
+        install(
+            coordinator,
+            shard,
+            made.downgrade.live,
+            "a static member came back to the classic protocol",
+            rebalance=stale,
+        )
+        request.member_id = made.response.member_id
+        return None
+    if made.member is not None:
+        looked_at(live, scene, compared=made.compared)
+        deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
+        deadlines.join_s = NEVER
+        deadlines.sync_s = shard.clock.monotonic() + request.rebalance_timeout_ms / 1000
+        live.wake_by(deadlines.sync_s)
+        keep(coordinator, shard, group_id, live)
+    return promise
+
+
+def _failed_join(error: BaseException | None, request: JoinGroupRequest) -> Promise[JoinGroupResponse]:
+    if not isinstance(error, KafkaError):
+        return Promise[JoinGroupResponse].failed(error or AssertionError("a decision was taken, or failed"))
+    return Promise[JoinGroupResponse].resolved(JoinGroupResponse(error_code=error.code, member_id=request.member_id))
+
+
+def sync(
+    coordinator: GroupCoordinator, shard: GroupShard, request: SyncGroupRequest
+) -> Promise[SyncGroupResponse] | None:
+    group = shard.machine.newest.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        return None
+    try:
+        member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+        _check_protocol(member, request)
+        _check_settled(coordinator, shard, group, member)
+    except KafkaError as error:
+        return Promise[SyncGroupResponse].resolved(SyncGroupResponse(error_code=error.code))
+    assert member.classic is not None
+    live = live_of(shard, group.id)
+    live.of(member.id).sync_s = NEVER
+    heard_of(coordinator, shard, group.id, live, member, member.classic.session_timeout_ms, moved=False)
+    version = embedded.version_of(member.classic.protocols[0][1])
+    assigned = {topic: tuple(epochs) for topic, epochs in member.assigned.items()}
+    response = SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=embedded.write_assignment(assigned, version, coordinator.metadata.image),
+    )
+    return shard.submit(lambda state, _: ((), response))
+
+
+def beat(coordinator: GroupCoordinator, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse | None:
+    group = shard.machine.newest.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        return None
+    try:
+        member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
+    assert member.classic is not None
+    live = live_of(shard, group.id)
+    heard_of(coordinator, shard, group.id, live, member, member.classic.session_timeout_ms, moved=False)
+    if (
+        member.epoch < group.target_epoch
+        or member.state == MemberState.UNREVOKED
+        or (member.state == MemberState.UNRELEASED and not _waits(group, member))
+    ):
+        _call_to_join(coordinator, shard, group, member)
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse()
+
+
+def leave(
+    coordinator: GroupCoordinator, shard: GroupShard, group_id: str, leavers: Sequence[MemberIdentity]
+) -> Promise[LeaveGroupResponse] | None:
+    group = shard.machine.newest.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return None
+    answers: list[MemberResponse] = []
+    leaving: dict[str, Member] = {}
+    for leaver in leavers:
+        answer = MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id)
+        try:
+            member = _leaver(group, leaver)
+            leaving[member.id] = member
+        except KafkaError as error:
+            answer.error_code = error.code
+        answers.append(answer)
+    live = live_of(shard, group_id)
+    gone = Gone(())
+
+    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], LeaveGroupResponse]:
+        nonlocal gone
+        scene = scene_of(coordinator, live, group, group_id, now_ms)
+        entries, gone = fence(group, list(leaving.values()), scene)
+        return entries, LeaveGroupResponse(members=answers)
+
+    promise = shard.submit(decide)
+    if promise.error is None:
+        departed(coordinator, shard, group_id, gone)
+    return promise
+
+
+def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> Member:
+    """An administrator names a static member by its instance id alone."""
+    if leaver.group_instance_id is None:
+        member = group.members.get(leaver.member_id)
+        if member is None:
+            raise unknown(group, leaver.member_id)
+        return member
+    member = group.static_member(leaver.group_instance_id)
+    if member is not None and not leaver.member_id:
+        return member
+    return known_instance(member, leaver.group_instance_id, leaver.member_id)
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            raise unknown(group, member_id)
+    else:
+        member = known_instance(group.static_member(instance_id), instance_id, member_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+    if member.epoch != generation:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"The request generation id {generation} is not equal to the member epoch {member.epoch} of member "
+            f"{member_id}.",
+        )
+    return member
+
+
+def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
+    assert member.classic is not None
+    name = member.classic.protocols[0][0]
+    if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, name):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member.id} joined with {PROTOCOL_TYPE} and {name}."
+        )
+
+
+def _check_settled(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    """REBALANCE_IN_PROGRESS where a newer target is there; one that is giving something up goes on with that first."""
+    if group.target_epoch > member.epoch and member.state != MemberState.UNREVOKED:
+        _call_to_join(coordinator, shard, group, member)
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"Member {member.id} of group {group.id} should rejoin.")
+
+
+def _call_to_join(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    """It must join again within its rebalance timeout."""
+    live = live_of(shard, group.id)
+    deadlines = live.of(member.id)
+    if deadlines.join_s == NEVER:
+        deadlines.join_s = shard.clock.monotonic() + member.rebalance_timeout_ms / 1000
+        live.wake_by(deadlines.join_s)
+        keep(coordinator, shard, group.id, live)
+
+
+def _waits(group: ConsumerGroup, member: Member) -> bool:
+    """Whether something of the member's target still is of another."""
+    for topic, partitions in group.target.get(member.id, NOTHING).items():
+        assigned = member.assigned.get(topic, NOTHING)
+        for partition in partitions:
+            if partition not in assigned and (topic, partition) in group.owners:
+                return True
+    return False

@@ -1,0 +1,184 @@
+"""What a member's request does to the group: the group epoch, the target, and the member's own step.
+
+1. The member's subscription is written where it changed; expressions are resolved where they are new or due.
+2. The group epoch grows where subscriptions changed, or the topics did: their hash is another one.
+3. The target follows the group epoch, at most once in `assignment_interval_ms`.
+4. The member takes its step (`reconcile`).
+
+Pure: nothing here waits or remembers. Both protocols' members come through here.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from immutables import Map
+
+from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.consumer import entries as records
+from tidelog.coordinator.group.consumer.membership import Found
+from tidelog.coordinator.group.consumer.reconcile import Owned, reconcile
+from tidelog.coordinator.group.consumer.regex import MATCHES, check_regex
+from tidelog.coordinator.group.consumer.state import (
+    NO_SUBSCRIPTION,
+    NOTHING,
+    ConsumerGroup,
+    Member,
+    Resolved,
+    Subscription,
+)
+from tidelog.coordinator.group.consumer.target import Target, compute_target, is_due, preferred_assignor
+from tidelog.coordinator.group.consumer.terms import Terms
+from tidelog.coordinator.group.consumer.topics import group_hash, ids_of
+from tidelog.metadata.image import ClusterImage
+
+
+class Scene(NamedTuple):
+    """What a decision looks at besides the group."""
+
+    image: ClusterImage
+    terms: Terms
+    now_ms: int
+    compare_topics: bool = True
+    """The image's topics may be others than when the group's hash was last compared."""
+    refresh_regexes: bool = False
+    """It is time to match the group's expressions again."""
+
+
+class Step(NamedTuple):
+    """What came of it."""
+
+    entries: list[Entry]
+    member: Member
+    compared: bool
+    """Whether the topics' hash was compared with the image."""
+
+
+class _Subscribed(NamedTuple):
+    """The group's subscriptions as they are after the request."""
+
+    counts: Mapping[Subscription, int]
+    resolved: Map[str, Resolved]
+    changed: bool
+    """Topics came or went by it: the group epoch must grow."""
+
+
+def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, scene: Scene) -> Step:
+    before = found.member
+    entries: list[Entry] = []
+    is_new = found.replaces is None and before.id not in group.members
+    if found.replaces is not None:
+        entries += _replacing(group, found.replaces, before)
+    if after is not before or is_new:
+        entries.append(records.subscription_entry(group.id, after))
+    subscription_changed = after.subscription != before.subscription
+    if not (subscription_changed or is_new or scene.compare_topics or scene.refresh_regexes):
+        subscribed = _Subscribed(group.subscriptions, group.resolved, changed=False)
+        epoch, compared = group.epoch, False
+    else:
+        subscribed = _subscribe(group, None if is_new else before.subscription, after.subscription, scene, entries)
+        epoch, compared = _new_epoch(group, subscribed, scene, entries), True
+    target = _target(group, epoch, found, after, subscribed, scene, entries)
+    if subscription_changed or not after.reconciled_to(target.epoch):
+        mine = (None, after.id, found.replaces)
+        stepped = reconcile(
+            after,
+            target.epoch,
+            target.partitions,
+            ids_of(after.subscription, subscribed.resolved, scene.image),
+            lambda topic, partition: group.owners.get((topic, partition)) in mine,
+            owned,
+            subscription_changed=subscription_changed,
+        )
+        if stepped is not after:
+            entries.append(records.current_entry(group.id, stepped))
+            after = stepped
+    return Step(entries, after, compared)
+
+
+def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Entry]:
+    """A static member under its new id: what the former had is its own."""
+    return [
+        *records.member_gone(group.id, former_id),
+        records.subscription_entry(group.id, member),
+        records.target_entry(group.id, member.id, group.target.get(former_id, NOTHING)),
+        records.current_entry(group.id, member),
+    ]
+
+
+def _subscribe(
+    group: ConsumerGroup, before: Subscription | None, after: Subscription, scene: Scene, entries: list[Entry]
+) -> _Subscribed:
+    """`before` is None for a member that wasn't there. An expression that is new to the group is resolved at once."""
+    counts = counted(group.subscriptions, before, after)
+    former = before or NO_SUBSCRIPTION
+    resolved, changed = group.resolved, former.names != after.names
+    wanted = {subscription.regex for subscription in counts if subscription.regex}
+    if former.regex != after.regex:
+        if after.regex and after.regex not in group.regexes():
+            check_regex(after.regex)
+        changed |= not after.regex or after.regex in resolved
+        if former.regex and former.regex not in wanted:
+            entries.append(records.regex_gone(group.id, former.regex))
+            resolved = resolved.delete(former.regex) if former.regex in resolved else resolved
+    for regex in sorted(wanted):
+        known = resolved.get(regex)
+        if known is not None and not scene.refresh_regexes:
+            continue
+        topics = MATCHES.of(regex, scene.image.topics)
+        if known is None or known.topics != topics:
+            found = Resolved(topics, scene.image.offset, scene.now_ms)
+            entries.append(records.regex_entry(group.id, regex, found))
+            resolved = resolved.set(regex, found)
+            changed |= known is not None or bool(topics)
+    return _Subscribed(counts, resolved, changed)
+
+
+def counted(
+    counts: Mapping[Subscription, int], before: Subscription | None, after: Subscription | None
+) -> dict[Subscription, int]:
+    """How many members have each subscription once one of them has changed its own."""
+    found = dict(counts)
+    if before is not None:
+        found[before] -= 1
+        if not found[before]:
+            del found[before]
+    if after is not None:
+        found[after] = found.get(after, 0) + 1
+    return found
+
+
+def _new_epoch(group: ConsumerGroup, subscribed: _Subscribed, scene: Scene, entries: list[Entry]) -> int:
+    metadata_hash = group_hash(subscribed.counts, subscribed.resolved, scene.image)
+    epoch = group.epoch
+    if subscribed.changed or metadata_hash != group.metadata_hash:
+        epoch += 1
+        entries.append(records.epoch_entry(group.id, epoch, metadata_hash))
+    if group.has_partition_metadata:
+        entries.append(records.partition_metadata_gone(group.id))
+    return epoch
+
+
+def _target(
+    group: ConsumerGroup,
+    epoch: int,
+    found: Found,
+    after: Member,
+    subscribed: _Subscribed,
+    scene: Scene,
+    entries: list[Entry],
+) -> Target:
+    """The target as it is, or the next one where it is due."""
+    if group.target_epoch >= epoch or not is_due(group, scene.terms.assignment_interval_ms, scene.now_ms):
+        return Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING))
+    members = dict(group.members)
+    members[after.id] = after
+    inherits: dict[str, str] = {}
+    if found.replaces is not None:
+        del members[found.replaces]
+        inherits[after.id] = found.replaces
+    assignor = preferred_assignor(members, scene.terms.assignors[0])
+    made, target = compute_target(
+        group, epoch, members, inherits, subscribed.resolved, assignor, scene.image, scene.now_ms
+    )
+    entries += made
+    return Target(epoch, target[after.id])

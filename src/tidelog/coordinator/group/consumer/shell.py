@@ -1,0 +1,192 @@
+"""Where the consumer protocol's decisions become real: they are submitted, and deadlines follow from them.
+
+A decision runs on the shard at once; what it wrote is folded then, and the answer leaves when that is committed. So a
+member's deadlines are moved as soon as its request was decided, not when it is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.config.group import GROUP_RESOURCE
+from tidelog.coordinator.group.consumer.handover import install
+from tidelog.coordinator.group.consumer.leaving import Gone, fence
+from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup
+from tidelog.coordinator.group.consumer.progress import Scene
+from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member, MemberState
+from tidelog.coordinator.group.consumer.terms import Terms, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidelog.coordinator.entry import Entry
+    from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.group.live import GroupShard
+    from tidelog.coordinator.group.state import GroupsState
+    from tidelog.metadata.image import ClusterImage
+
+log = logging.getLogger("tidelog.groups")
+
+REGEX_REFRESH_MIN_MS = 10_000
+"""Expressions aren't matched against new topics more often than this."""
+RETRY_S = 0.5
+"""After how long members that are late are taken out again where that couldn't be written."""
+
+
+def live_of(shard: GroupShard, group_id: str) -> LiveConsumerGroup:
+    """What is live of the group; it is kept once the group is."""
+    return shard.live.consumer.get(group_id) or LiveConsumerGroup()
+
+
+def scene_of(
+    coordinator: GroupCoordinator, live: LiveConsumerGroup, group: ConsumerGroup | None, group_id: str, now_ms: int
+) -> Scene:
+    image = coordinator.metadata.image
+    terms = _terms(coordinator, live, group_id, image)
+    return Scene(
+        image,
+        terms,
+        now_ms,
+        compare_topics=live.topics is not image.topics or live.brokers is not image.brokers,
+        refresh_regexes=group is not None and _regexes_are_due(live, group, image, terms, now_ms),
+    )
+
+
+def _terms(coordinator: GroupCoordinator, live: LiveConsumerGroup, group_id: str, image: ClusterImage) -> Terms:
+    config, overrides = coordinator.config, image.configs.get((GROUP_RESOURCE, group_id))
+    terms = live.terms
+    if terms is None or live.config is not config or live.overrides is not overrides:
+        terms = live.terms = terms_of(group_id, config, image)
+        live.config, live.overrides = config, overrides
+    return terms
+
+
+def _regexes_are_due(
+    live: LiveConsumerGroup, group: ConsumerGroup, image: ClusterImage, terms: Terms, now_ms: int
+) -> bool:
+    if not any(subscription.regex for subscription in group.subscriptions):
+        return False
+    if any(regex not in group.resolved for regex in group.regexes()):
+        return True
+    last_ms = live.regexes_ms or max(found.timestamp_ms for found in group.resolved.values())
+    if now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
+        return False
+    return live.regexes_topics is not image.topics or now_ms > last_ms + terms.regex_refresh_interval_ms
+
+
+def looked_at(live: LiveConsumerGroup, scene: Scene, *, compared: bool) -> None:
+    """The decision that saw this scene was taken."""
+    if compared:
+        live.topics, live.brokers = scene.image.topics, scene.image.brokers
+    if scene.refresh_regexes:
+        live.regexes_topics, live.regexes_ms = scene.image.topics, scene.now_ms
+
+
+def heard_of(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    group_id: str,
+    live: LiveConsumerGroup,
+    member: Member,
+    session_timeout_ms: int,
+    *,
+    moved: bool,
+) -> Deadlines:
+    """The member is alive. `moved`: its assignment may be another one now."""
+    now_s = shard.clock.monotonic()
+    deadlines = live.of(member.id)
+    deadlines.session_s = now_s + session_timeout_ms / 1000
+    live.wake_by(deadlines.session_s)
+    if moved and member.classic is None:
+        if member.state == MemberState.UNREVOKED:
+            deadlines.rebalance_s = now_s + member.rebalance_timeout_ms / 1000
+            deadlines.rebalance_epoch = member.epoch
+            live.wake_by(deadlines.rebalance_s)
+        else:
+            deadlines.rebalance_s = NEVER
+    keep(coordinator, shard, group_id, live)
+    return deadlines
+
+
+def keep(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: LiveConsumerGroup) -> None:
+    """Keep it, and its timer set for the next deadline."""
+    shard.live.consumer[group_id] = live
+    if live.wake_s >= live.alarm_s or not shard.leads:
+        return
+    if live.alarm is not None:
+        live.alarm.cancel()
+    delay_s = max(live.wake_s - shard.clock.monotonic(), 0.0)
+    live.alarm_s = live.wake_s
+    live.alarm = shard.schedule(delay_s, lambda: _ring(coordinator, shard, group_id, live))
+
+
+def forget(shard: GroupShard, group_id: str) -> None:
+    live = shard.live.consumer.pop(group_id, None)
+    if live is not None and live.alarm is not None:
+        live.alarm.cancel()
+        live.alarm = None
+
+
+def _ring(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: LiveConsumerGroup) -> None:
+    live.alarm, live.alarm_s = None, NEVER
+    if shard.live.consumer.get(group_id) is not live:
+        return
+    late = live.due(shard.clock.monotonic())
+    if late:
+        _take_out(coordinator, shard, group_id, live, late)
+    if shard.live.consumer.get(group_id) is live:
+        keep(coordinator, shard, group_id, live)
+
+
+def _take_out(
+    coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: LiveConsumerGroup, late: list[str]
+) -> None:
+    """Those that are late go: not heard of, or still in the epoch in which they should have given something up."""
+    now_s = shard.clock.monotonic()
+    gone = Gone(())
+
+    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], None]:
+        nonlocal gone
+        group = state.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return (), None
+        members = [
+            member
+            for member in map(group.members.get, late)
+            if member is not None and _is_late(live.members[member.id], member, now_s)
+        ]
+        entries, gone = fence(group, members, scene_of(coordinator, live, group, group_id, now_ms))
+        return entries, None
+
+    promise = shard.submit(decide)
+    if promise.error is not None:
+        log.warning("group %s: %s could not be taken out: %s", group_id, ", ".join(late), promise.error)
+        live.wake_by(now_s + RETRY_S)
+        return
+    if gone.members:
+        log.info("group %s goes on without %s: not heard of in time", group_id, ", ".join(gone.members))
+    for member_id in late:
+        live.members.pop(member_id, None)
+    departed(coordinator, shard, group_id, gone)
+
+
+def _is_late(deadlines: Deadlines, member: Member, now_s: float) -> bool:
+    if min(deadlines.session_s, deadlines.join_s, deadlines.sync_s) <= now_s:
+        return True
+    if deadlines.rebalance_s <= now_s and member.epoch == deadlines.rebalance_epoch:
+        return True
+    deadlines.rebalance_s = NEVER
+    return False
+
+
+def departed(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, gone: Gone) -> None:
+    """Members left: their deadlines go, and where the group is a classic one by that, it is brought to life as one."""
+    live = shard.live.consumer.get(group_id)
+    if live is not None:
+        for member_id in gone.members:
+            live.members.pop(member_id, None)
+        if gone.downgrade is not None or not live.members:
+            forget(shard, group_id)
+    if gone.downgrade is not None:
+        install(coordinator, shard, gone.downgrade.live, "the last member of the consumer protocol left")
