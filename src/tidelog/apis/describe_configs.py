@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32): the settings of topics and brokers: values, types, and where they come from.
+"""DescribeConfigs (key 32): the settings of topics, groups and brokers: values, types, and where they come from.
 
-A setting's source is the first of: the topic's own, the broker's own dynamic one, the dynamic default of all brokers,
-what the broker was started with, the default. Its synonyms are all of these that are there, in that order. A broker
-is asked for itself by its id, and by "" for the dynamic defaults of all. A broker's loggers are
-a resource too. A name that isn't known may hold a secret: its value isn't told.
+A setting's source is the first of: the topic's or group's own, the broker's own dynamic one, the dynamic default of
+all brokers, what the broker was started with, the default. Its synonyms are all of these that are there, in that
+order. A broker is asked for itself by its id, and by "" for the dynamic defaults of all. A broker's loggers are a
+resource too. A name that isn't known may hold a secret: its value isn't told.
 
 v1 tells synonyms, v3 types and documentation, v4 is flexible.
 """
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.apis.loggers import LOGGER_RESOURCE, levels
 from tidelog.config.broker import BrokerConfig, synonyms
+from tidelog.config.group import BROKER_SYNONYMS as GROUP_SYNONYMS
+from tidelog.config.group import GROUP_RESOURCE, GroupConfig, resolve_group
 from tidelog.config.setting import Setting, Value
 from tidelog.config.topic import BROKER_SYNONYMS, TopicConfig, resolve_topic
 from tidelog.controller.names import why_invalid
@@ -38,6 +40,7 @@ FROM_ALL_BROKERS = 3
 FROM_START = 4
 FROM_DEFAULT = 5
 FROM_LOGGER = 6
+FROM_GROUP = 8
 UNKNOWN_TYPE = 0
 RESOURCES_MAX = 5000
 """Resources that one request may describe: each takes some 40 times the bytes of its name in the answer."""
@@ -70,6 +73,8 @@ def _describe(
             entries = _topic_entries(context, resource.resource_name)
         elif resource.resource_type == BROKER_RESOURCE:
             entries = _broker_entries(context, resource.resource_name)
+        elif resource.resource_type == GROUP_RESOURCE:
+            entries = _group_entries(context, resource.resource_name)
         elif resource.resource_type == LOGGER_RESOURCE:
             entries = _logger_entries(context, resource.resource_name)
         else:
@@ -113,6 +118,22 @@ def topic_entries(own: Mapping[str, str], broker: BrokerConfig) -> Iterable[Desc
             found += _broker_synonyms(broker, synonym)
         yield _entry(setting, getattr(values, setting.attribute), found, read_only=False)
     yield from (_unknown(name, FROM_TOPIC) for name in own if name not in TopicConfig.SETTINGS)
+
+
+def _group_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
+    """Every setting of a group, whether there is one of that name or not."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    broker = context.services.config
+    own = context.services.metadata.image.configs.get((GROUP_RESOURCE, name), {})
+    values = resolve_group(own, broker)
+    for setting in GroupConfig.SETTINGS.values():
+        text = setting.text(getattr(values, setting.attribute))
+        found = _broker_synonyms(broker, GROUP_SYNONYMS[setting.name])
+        if setting.name in own:
+            found = [DescribeConfigsSynonym(name=setting.name, value=text, source=FROM_GROUP), *found]
+        yield _entry(setting, getattr(values, setting.attribute), found, read_only=False)
+    yield from (_unknown(name, FROM_GROUP) for name in own if name not in GroupConfig.SETTINGS)
 
 
 def _broker_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
@@ -213,7 +234,7 @@ def _unknown(name: str, source: int) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=name,
         value=None,
-        read_only=source != FROM_TOPIC,
+        read_only=source not in (FROM_TOPIC, FROM_GROUP),
         config_source=source,
         is_sensitive=True,
         synonyms=[DescribeConfigsSynonym(name=name, value=None, source=source)],

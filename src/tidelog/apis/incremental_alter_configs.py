@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from settings of topics or brokers (KIP-339).
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from settings (KIP-339).
 
 What isn't named stays as it is. Each resource succeeds or fails by itself. v1 is flexible.
 """

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): everything that can have settings.
 
 v0 lists client metrics subscriptions, of which Tidelog has none. v1 takes types of resources (none: all) and lists
-topics, brokers and brokers' loggers too.
+topics, brokers, brokers' loggers, and groups that have settings of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.apis.nodes import brokers_on
+from tidelog.config.group import GROUP_RESOURCE
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.list_config_resources import (
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 BROKER_LOGGER_RESOURCE = 8
 CLIENT_METRICS_RESOURCE = 16
-GROUP_RESOURCE = 32
 TYPES = (
     GROUP_RESOURCE,
     CLIENT_METRICS_RESOURCE,

@@ -1,8 +1,9 @@
-"""Changing the settings of topics and brokers: AlterConfigs and IncrementalAlterConfigs become ConfigRecords.
+"""Changing the settings of topics, groups and brokers: AlterConfigs and IncrementalAlterConfigs become ConfigRecords.
 
-Each resource of a request succeeds or fails by itself. A topic's settings are checked against the topic's declarations
-and answered with INVALID_CONFIG; a broker's against the broker's, answered, as Kafka does, with INVALID_REQUEST. Names
-that a broker doesn't know are kept without effect, since Kafka takes them too (its plugins have settings of their own).
+Each resource of a request succeeds or fails by itself. A topic's or group's settings are checked against their
+declarations and answered with INVALID_CONFIG; a broker's against the broker's, answered, as Kafka does, with
+INVALID_REQUEST. Names that a broker doesn't know are kept without effect, since Kafka takes them too (its plugins have
+settings of their own).
 Pure: (image, request) -> (records, outcomes).
 """
 
@@ -13,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from tidelog.config.broker import BrokerConfig
+from tidelog.config.group import GROUP_RESOURCE, GroupConfig, check_group
 from tidelog.config.setting import ConfigError, Setting, Type
 from tidelog.config.topic import TopicConfig, check_topic
 from tidelog.controller.names import why_invalid
@@ -24,7 +26,7 @@ from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 VALUE_CHARACTERS_MAX = 32_767
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-_WITHOUT_SETTINGS = {16: "Client metrics subscriptions", 32: "Groups"}
+_WITHOUT_SETTINGS = {16: "Client metrics subscriptions"}
 """Resources that Kafka has settings for and Tidelog doesn't."""
 
 
@@ -46,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """What is asked for one topic or broker. With `replaces`, what isn't named goes back to its default."""
+    """What is asked for one topic, group or broker. With `replaces`, what isn't named goes back to its default."""
 
     type: int
     name: str
@@ -111,6 +113,8 @@ def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, 
         schema = BrokerConfig.SETTINGS
         if resource.name:
             _check_own_id(resource.name, node_id)
+    elif resource.type == GROUP_RESOURCE:
+        schema = GroupConfig.SETTINGS
     else:
         kind = _WITHOUT_SETTINGS.get(resource.type)
         raise KafkaError(
@@ -127,6 +131,8 @@ def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, 
             after[change.name] = value
     if resource.type == TOPIC_RESOURCE:
         _check_topic(image, resource.name, after, broker)
+    elif resource.type == GROUP_RESOURCE:
+        _check_group(resource.name, after, broker)
     else:
         _check_broker(image, resource, before, after, broker)
     return _records(resource, before, after)
@@ -175,7 +181,7 @@ def _changed(change: Change, current: str | None, schema: Mapping[str, Setting],
 
 def _not_a_list(change: Change, *, known: bool, type: int) -> str:
     operation = Operation(change.operation).name
-    if type == TOPIC_RESOURCE:
+    if type != BROKER_RESOURCE:
         return f"Can't {operation} to key {change.name} because its type is not LIST."
     if not known:
         return f"Unknown config name: {change.name}"
@@ -195,6 +201,17 @@ def _check_topic(image: ClusterImage, name: str, after: Mapping[str, str], broke
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
     if name not in image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_group(name: str, after: Mapping[str, str], broker: BrokerConfig) -> None:
+    """The group itself needn't be there."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    check_sizes(after.values())
+    try:
+        check_group(after, broker)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
 
 def _check_broker(
