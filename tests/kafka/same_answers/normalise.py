@@ -1,8 +1,8 @@
 """Answers made comparable: what two brokers can't share is replaced by what it stands for.
 
-Topic ids become their topic's name, producer ids their order of appearance; hosts, ports, cluster ids, folders and
-clocks are masked; lists whose order means nothing are sorted. Nothing else is touched here: differences that are meant
-stand in `allowed.py`.
+Topic ids become their topic's name, ids of producers and members their order of appearance; hosts, ports, cluster ids,
+folders and clocks are masked; lists whose order means nothing are sorted. Nothing else is touched here: differences
+that are meant stand in `allowed.py`.
 """
 
 import gzip
@@ -47,7 +47,13 @@ MASKED_IN = {
     ApiKey.DESCRIBE_PRODUCERS: set[str](),
 }
 
+MAKES_MEMBERS = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+"""Answers in which a member hears its id."""
+
 UNORDERED = (
+    ("groups", ("group_id",)),
+    ("members", ("member_id", "group_instance_id")),
+    ("topic_partitions", ("topic_id",)),
     ("topics", ("name", "topic", "topic_id")),
     ("responses", ("name", "topic", "topic_id", "resource_name")),
     ("topic_responses", ("name",)),
@@ -73,6 +79,7 @@ class Normaliser:
         self._topics: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
         self._producers: dict[int, int] = {}
+        self._members: dict[str, int] = {}
 
     def id_of(self, name: str) -> bytes:
         return self._ids[name]
@@ -81,6 +88,8 @@ class Normaliser:
         self._learn(response)
         if key == ApiKey.INIT_PRODUCER_ID and response.producer_id >= 0:
             self._producers.setdefault(response.producer_id, len(self._producers))
+        if key in MAKES_MEMBERS and response.member_id:
+            self._members.setdefault(response.member_id, len(self._members))
         masked = MASKED | MASKED_IN.get(ApiKey(key), set())
         return self._struct(response, masked)
 
@@ -138,6 +147,8 @@ class Normaliser:
             return "<now>"
         if name == "producer_id":
             return self._producer(value)
+        if name in ("member_id", "leader") and value in self._members:
+            return f"member {self._members[value]}"
         if name == "topic_id" and isinstance(value, bytes):
             return "0" if value == ZERO else self._topics.get(value, value.hex())
         if name == "records":

@@ -111,9 +111,9 @@ class Side:
         self.normaliser.response(key, response)
         return response
 
-    def note(self, label: str, answer: Any) -> None:
-        """Something seen that is not one answer."""
-        self.transcript.append(Step(label, -1, answer))
+    def note(self, label: str, answer: Any, key: int = -1) -> None:
+        """Something seen that is not one answer, or the answer to another connection."""
+        self.transcript.append(Step(label, key, answer))
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         """A topic to work with, ready for use; its name."""

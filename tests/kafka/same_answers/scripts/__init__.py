@@ -9,6 +9,10 @@ from tests.kafka.same_answers.scripts import (
     configs,
     fetch,
     frames,
+    group_admin,
+    group_classic,
+    group_consumer,
+    group_offsets,
     inspect,
     mixed,
     offsets,
@@ -31,5 +35,7 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 
 
 SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
+GROUPS = named(group_offsets, group_classic, group_consumer, group_admin)
+SCRIPTS |= GROUPS
 WALKING = named(records)
 """Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""
