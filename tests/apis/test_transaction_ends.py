@@ -250,3 +250,16 @@ def test_producers_of_a_partition_are_described_with_their_transaction(harbour: 
     told = look()
     assert (told.current_txn_start_offset, told.coordinator_epoch) == (-1, 0)
     assert read_all(harbour, "accounts") == [b"one"]
+
+
+def test_an_end_that_was_committed_too_late_for_its_answer_is_carried_out(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
+    harbour.pass_time(20.0)
+    assert asked.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    harbour.let_sync()
+    harbour.pass_time(1.0)
+    assert txn.state == "CompleteCommit"
+    assert txn.commit() == 0, "asked again, it is told"
+    assert read_committed(harbour, "accounts") == [b"one"]

@@ -187,3 +187,86 @@ def test_an_aborted_producer_goes_on(bootstrap: str, topic: str) -> None:
         else:
             producer.commit_transaction(DEADLINE_S)
     assert read_confluent(bootstrap, topic, 0) == [str(number).encode() for number in range(0, 20, 2)]
+
+
+def transform_confluent(bootstrap: str, source: str, target: str, group: str, count: int) -> None:
+    """Consume, transform, produce: records and offsets in one transaction, a few at a time."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([source])
+    producer = confluent_producer(bootstrap, f"{group}-txn")
+    done = 0
+    deadline = time.monotonic() + DEADLINE_S
+    while done < count and time.monotonic() < deadline:
+        messages = [message for message in consumer.consume(5, 1.0) if not message.error()]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, (message.value() or b"").upper(), partition=0)
+        places = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), DEADLINE_S)
+        producer.commit_transaction(DEADLINE_S)
+        done += len(messages)
+    consumer.close()
+
+
+def transform_aiokafka(bootstrap: str, source: str, target: str, group: str, count: int) -> None:
+    async def go() -> None:
+        consumer = aiokafka.AIOKafkaConsumer(
+            source,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{group}-txn")
+        await consumer.start()
+        await producer.start()
+        done = 0
+        while done < count:
+            batches = await consumer.getmany(timeout_ms=500, max_records=5)
+            if not batches:
+                continue
+            async with producer.transaction():
+                offsets: dict[Any, int] = {}
+                for place, records in batches.items():
+                    for record in records:
+                        await producer.send(target, record.value.upper(), partition=0)
+                        offsets[place] = record.offset + 1
+                        done += 1
+                await producer.send_offsets_to_transaction(offsets, group)
+        await producer.stop()
+        await consumer.stop()
+
+    run(go())
+
+
+TRANSFORMERS = {"aiokafka": transform_aiokafka, "confluent-kafka": transform_confluent}
+
+
+@pytest.mark.parametrize("library", sorted(TRANSFORMERS))
+def test_consume_transform_produce_goes_on_where_the_last_one_committed(
+    bootstrap: str, make_topic: Callable[..., str], library: str
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    group = f"group-{uuid.uuid4()}"
+    run_confluent(bootstrap, source, f"{group}-source", [("commit", [])])
+    values = [f"word {number}".encode() for number in range(30)]
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(source, value, partition=0)
+    producer.flush(DEADLINE_S)
+    TRANSFORMERS[library](bootstrap, source, target, group, 12)
+    TRANSFORMERS[library](bootstrap, source, target, group, 15)
+    found = read_confluent(bootstrap, target, 0)
+    assert 27 <= len(found) <= 30
+    assert found == [value.upper() for value in values[: len(found)]]

@@ -38,7 +38,7 @@ PATIENCE_S = 1.0
 
 
 class Asking:
-    """`decided` is told of each decision that is committed, before its answer leaves."""
+    """`decided` is told of each decision that was taken, before its answer leaves."""
 
     def __init__(
         self,
@@ -84,11 +84,12 @@ class Asking:
             promise.on_done(lambda settled: self._settle(shard, question, settled))
 
     def _settle(self, shard: TransactionShard, question: _Question[Any], promise: Promise[Any]) -> None:
+        # Also where the answer is an error: what wasn't committed in time may be yet.
+        self._decided(shard, question.transactional_id)
         if promise.error is not None:
             question.answer.fail(promise.error)
-            return
-        self._decided(shard, question.transactional_id)
-        question.answer.resolve(promise.result())
+        else:
+            question.answer.resolve(promise.result())
 
 
 class _Question(Generic[T]):

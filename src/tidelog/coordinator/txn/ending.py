@@ -38,16 +38,17 @@ class Ending:
         self._version = version
 
     def begin(self, shard: TransactionShard, transactional_id: str) -> None:
-        """Write the markers, if an end was decided and nobody is at it."""
-        transaction = shard.state.transactions.get(transactional_id)
-        if (
-            transaction is not None
-            and transaction.status in ENDING
-            and shard.leads
-            and transactional_id not in shard.live.ending
-        ):
-            shard.live.ending.add(transactional_id)
-            self._write(shard, transaction, sorted(transaction.partitions), RETRY_S)
+        """Write the markers, if an end was decided, as soon as that is committed, unless somebody is at it."""
+        transaction = shard.machine.newest.transactions.get(transactional_id)
+        if transaction is None or transaction.status not in ENDING or transactional_id in shard.live.ending:
+            return
+        if not shard.leads:
+            return
+        if shard.state.transactions.get(transactional_id) != transaction:
+            shard.schedule(RETRY_S, partial(self.begin, shard, transactional_id))
+            return
+        shard.live.ending.add(transactional_id)
+        self._write(shard, transaction, sorted(transaction.partitions), RETRY_S)
 
     def _write(
         self, shard: TransactionShard, transaction: Transaction, partitions: Sequence[TopicPartition], retry_s: float

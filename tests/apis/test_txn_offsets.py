@@ -1,0 +1,174 @@
+"""Offsets in a transaction: they count when it is committed, and not before."""
+
+from typing import Any
+
+import pytest
+
+from tests.apis.harbour import Harbour
+from tests.apis.txn import CLASSIC, SECOND, Txn, fetch
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+both = pytest.mark.parametrize("versions", [CLASSIC, SECOND], ids=["classic", "second"])
+
+
+@pytest.fixture
+def harbour() -> Harbour:
+    made = Harbour()
+    made.make_topic("input", 2)
+    fields = {"key_type": 0, "coordinator_keys": ["readers"]}
+    assert made.ask(ApiKey.FIND_COORDINATOR, 4, fields).coordinators[0].error_code == 0
+    return made
+
+
+def add_group(txn: Txn, group: str = "readers", version: int = 3) -> int:
+    fields = {
+        "transactional_id": txn.name,
+        "producer_id": txn.id,
+        "producer_epoch": txn.epoch,
+        "group_id": group,
+    }
+    return txn.harbour.ask(ApiKey.ADD_OFFSETS_TO_TXN, version, fields).error_code
+
+
+def commit_offset(txn: Txn, offset: int, version: int | None = None, **member: Any) -> int:
+    """TxnOffsetCommit for `input` 0; the error."""
+    if version is None:
+        version = 5 if txn.versions is SECOND else 3
+    fields = {
+        "transactional_id": txn.name,
+        "group_id": "readers",
+        "producer_id": txn.id,
+        "producer_epoch": txn.epoch,
+        **member,
+        "topics": [{"name": "input", "partitions": [{"partition_index": 0, "committed_offset": offset}]}],
+    }
+    return txn.harbour.ask(ApiKey.TXN_OFFSET_COMMIT, version, fields).topics[0].partitions[0].error_code
+
+
+def committed(harbour: Harbour, *, stable: bool = False) -> tuple[int, int]:
+    """(offset, error) of `input` 0 in the group."""
+    group = {"group_id": "readers", "topics": [{"name": "input", "partition_indexes": [0]}]}
+    answer = harbour.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [group], "require_stable": stable})
+    told = answer.groups[0].topics[0].partitions[0]
+    return told.committed_offset, told.error_code
+
+
+def joined(harbour: Harbour, versions: dict[str, int]) -> Txn:
+    txn = Txn(harbour, versions=versions)
+    assert txn.init() == 0
+    if versions is CLASSIC:
+        assert add_group(txn) == 0
+    assert commit_offset(txn, 7) == 0
+    return txn
+
+
+@both
+def test_they_are_invisible_until_the_commit(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = joined(harbour, versions)
+    assert committed(harbour) == (-1, 0)
+    assert committed(harbour, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert txn.commit() == 0
+    assert committed(harbour) == (7, 0)
+    assert committed(harbour, stable=True) == (7, 0)
+
+
+@both
+def test_they_are_forgotten_with_an_abort(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = joined(harbour, versions)
+    assert txn.abort() == 0
+    assert committed(harbour, stable=True) == (-1, 0)
+
+
+@both
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_restart_changes_nothing(harbour: Harbour, versions: dict[str, int], commit: bool) -> None:
+    txn = joined(harbour, versions)
+    txn.harbour = after = Harbour(disk=harbour.kill())
+    assert committed(after, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert txn.end(commit=commit) == 0
+    again = Harbour(disk=after.kill())
+    assert committed(again, stable=True) == ((7, 0) if commit else (-1, 0))
+
+
+def test_a_group_that_did_not_join_is_refused(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    assert commit_offset(txn, 7) == ErrorCode.INVALID_TXN_STATE
+    assert commit_offset(txn, 7, version=4) == ErrorCode.TRANSACTION_ABORTABLE
+    assert committed(harbour, stable=True) == (-1, 0)
+
+
+def test_a_delayed_commit_does_not_join_a_later_transaction(harbour: Harbour) -> None:
+    txn = joined(harbour, SECOND)
+    before = txn.epoch
+    assert txn.commit() == 0
+    txn.epoch = before
+    assert commit_offset(txn, 3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert committed(harbour, stable=True) == (7, 0)
+
+
+def test_members_are_fenced_by_generation_and_id(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    add_group(txn)
+    assert commit_offset(txn, 1, generation_id=3, member_id="nobody") == ErrorCode.ILLEGAL_GENERATION
+    member = join(harbour)
+    assert commit_offset(txn, 1, generation_id=9, member_id=member) == ErrorCode.ILLEGAL_GENERATION
+    assert commit_offset(txn, 1, generation_id=1, member_id="nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_offset(txn, 1, generation_id=1, member_id=member) == 0
+
+
+def join(harbour: Harbour) -> str:
+    """A group of one, in its first generation."""
+    fields: dict[str, Any] = {
+        "group_id": "readers",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    first = harbour.ask(ApiKey.JOIN_GROUP, 5, fields)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    answer = harbour.ask(ApiKey.JOIN_GROUP, 5, {**fields, "member_id": first.member_id})
+    assert (answer.error_code, answer.generation_id) == (0, 1)
+    fields = {
+        "group_id": "readers",
+        "generation_id": 1,
+        "member_id": answer.member_id,
+        "assignments": [{"member_id": answer.member_id, "assignment": b""}],
+    }
+    assert harbour.ask(ApiKey.SYNC_GROUP, 3, fields).error_code == 0
+    return answer.member_id
+
+
+def test_a_timeout_frees_those_who_wait_for_stable_offsets(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init(timeout_ms=2000)
+    add_group(txn)
+    commit_offset(txn, 7)
+    harbour.pass_time(1.9)
+    assert committed(harbour, stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    harbour.pass_time(0.2)
+    assert committed(harbour, stable=True) == (-1, 0)
+
+
+def test_records_and_offsets_are_committed_together(harbour: Harbour) -> None:
+    harbour.make_topic("output")
+    txn = joined(harbour, SECOND)
+    assert txn.send("output", b"result") == 0
+    assert fetch(harbour, "output").last_stable_offset == 0
+    assert txn.commit() == 0
+    assert committed(harbour) == (7, 0)
+    assert fetch(harbour, "output").last_stable_offset == 2
+
+
+def test_unknown_producers_and_groups(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    txn.epoch += 1
+    assert add_group(txn) == ErrorCode.PRODUCER_FENCED
+    assert add_group(txn, version=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    txn.id += 1
+    assert add_group(txn) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert commit_offset(txn, 1) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
