@@ -1,0 +1,257 @@
+"""The coordinator's decisions alone: pure, so that every state meets every request."""
+
+from typing import Any
+
+import pytest
+
+from tidelog.coordinator.txn.decide import (
+    NO_PRODUCER,
+    EndAsked,
+    InitAsked,
+    Producer,
+    ProducerIdNeeded,
+    abort_overdue,
+    add_partitions,
+    complete,
+    end,
+    forget_idle,
+    init_producer_id,
+    verify,
+)
+from tidelog.coordinator.txn.replay import fold, in_version, record, tombstone
+from tidelog.coordinator.txn.state import (
+    NO_TIMEOUT_MS,
+    TRANSITIONS,
+    Status,
+    Transaction,
+    TransactionsState,
+    check_invariants,
+)
+from tidelog.machine.machine import Position
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
+
+NOW = 1_000_000
+PLACE = ("accounts", 0)
+WHERE = Position(0, 0, NOW)
+
+
+def at(status: Status, *, epoch: int = 5, **more: Any) -> TransactionsState:
+    """A state with the transactional id `bank` of producer 7 in this status."""
+    partitions = frozenset() if status not in (Status.ONGOING, *PREPARED) else frozenset((PLACE,))
+    start = -1 if status == Status.EMPTY else NOW - 1000
+    known = Transaction(
+        "bank", 7, epoch, 7, -1, 60_000, status, partitions, start, NOW - 1000, more.pop("version", 0)
+    )._replace(**more)
+    return fold(TransactionsState(), [record(known)], WHERE)
+
+
+PREPARED = (Status.PREPARE_COMMIT, Status.PREPARE_ABORT)
+
+
+def after(state: TransactionsState, decided: tuple[Any, Any]) -> Transaction:
+    made = fold(state, decided[0], WHERE)
+    check_invariants(made)
+    return made.transactions["bank"]
+
+
+def code(call: Any, *args: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        call(*args)
+    return caught.value.code
+
+
+def ended(state: TransactionsState, epoch: int, version: int, *, commit: bool, new_id: int = -1) -> Any:
+    asked = EndAsked("bank", Producer(7, epoch), commit, version, new_id)
+    try:
+        decided = end(state, asked, NOW)
+    except KafkaError as error:
+        return error.code.name
+    if not decided[0]:
+        return "same"
+    return after(state, decided).status.name
+
+
+FENCED, WRONG = "PRODUCER_FENCED", "INVALID_TXN_STATE"
+
+
+@pytest.mark.parametrize(
+    ("status", "commits", "aborts"),
+    [
+        (Status.EMPTY, WRONG, WRONG),
+        (Status.ONGOING, "PREPARE_COMMIT", "PREPARE_ABORT"),
+        (Status.PREPARE_COMMIT, "same", WRONG),
+        (Status.PREPARE_ABORT, WRONG, "same"),
+        (Status.COMPLETE_COMMIT, "same", WRONG),
+        (Status.COMPLETE_ABORT, WRONG, "same"),
+    ],
+)
+def test_ending_in_the_first_version(status: Status, commits: str, aborts: str) -> None:
+    state = at(status)
+    assert ended(state, 5, 0, commit=True) == commits
+    assert ended(state, 5, 0, commit=False) == aborts
+    for stale in (4, 6):
+        assert ended(state, stale, 0, commit=True) == FENCED
+
+
+@pytest.mark.parametrize(
+    ("status", "commit_again", "commit_now", "abort_again", "abort_now"),
+    [
+        (Status.EMPTY, FENCED, WRONG, FENCED, "PREPARE_ABORT"),
+        (Status.ONGOING, FENCED, "PREPARE_COMMIT", FENCED, "PREPARE_ABORT"),
+        (Status.PREPARE_COMMIT, "same", FENCED, WRONG, FENCED),
+        (Status.PREPARE_ABORT, WRONG, FENCED, "same", FENCED),
+        (Status.COMPLETE_COMMIT, "same", WRONG, WRONG, "PREPARE_ABORT"),
+        (Status.COMPLETE_ABORT, WRONG, WRONG, "same", "PREPARE_ABORT"),
+    ],
+)
+def test_ending_in_the_second_version(
+    status: Status, commit_again: str, commit_now: str, abort_again: str, abort_now: str
+) -> None:
+    state = at(status, version=2)
+    assert ended(state, 4, 2, commit=True) == commit_again
+    assert ended(state, 5, 2, commit=True) == commit_now
+    assert ended(state, 4, 2, commit=False) == abort_again
+    assert ended(state, 5, 2, commit=False) == abort_now
+    assert ended(state, 6, 2, commit=True) == FENCED
+    assert ended(state, 3, 2, commit=True) == FENCED
+
+
+def test_another_producer_id_ends_nothing() -> None:
+    state = at(Status.ONGOING)
+    for version in (0, 2):
+        asked = EndAsked("bank", Producer(8, 5), True, version)
+        assert code(end, state, asked, NOW) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        asked = EndAsked("nobody", Producer(7, 5), True, version)
+        assert code(end, state, asked, NOW) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_the_second_version_raises_the_epoch_and_tells_it() -> None:
+    state = at(Status.ONGOING)
+    entries, producer = end(state, EndAsked("bank", Producer(7, 5), True, 2), NOW)
+    assert producer == Producer(7, 6)
+    assert after(state, (entries, None)).producer_epoch == 6
+    assert end(state, EndAsked("bank", Producer(7, 5), True, 0), NOW)[1] == NO_PRODUCER
+
+
+def test_the_last_epoch_ends_with_a_new_producer_id_that_is_there_when_it_is_complete() -> None:
+    state = at(Status.ONGOING, epoch=32_766, version=2)
+    asked = EndAsked("bank", Producer(7, 32_766), True, 2)
+    with pytest.raises(ProducerIdNeeded):
+        end(state, asked, NOW)
+    entries, producer = end(state, asked._replace(new_id=99), NOW)
+    assert producer == Producer(99, 0)
+    prepared = fold(state, entries, WHERE)
+    assert prepared.transactions["bank"].producer_epoch == 32_767
+    done = after(prepared, complete(prepared, "bank", Producer(7, 32_767), NOW))
+    assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (99, 0, 7)
+
+
+def test_an_end_is_completed_once_and_only_by_whoever_prepared_it() -> None:
+    state = at(Status.PREPARE_COMMIT)
+    assert complete(state, "bank", Producer(7, 4), NOW)[0] == ()
+    assert complete(state, "nobody", Producer(7, 5), NOW)[0] == ()
+    done = after(state, complete(state, "bank", Producer(7, 5), NOW))
+    assert (done.status, done.partitions) == (Status.COMPLETE_COMMIT, frozenset())
+    assert complete(at(Status.COMPLETE_COMMIT), "bank", Producer(7, 5), NOW)[0] == ()
+
+
+@pytest.mark.parametrize("status", [Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT])
+def test_a_partition_begins_a_transaction_of_an_id_at_rest(status: Status) -> None:
+    state = at(status)
+    decided = add_partitions(state, "bank", Producer(7, 5), [PLACE], 0, NOW)
+    begun = after(state, decided)
+    assert decided[1] == status
+    assert (begun.status, begun.partitions, begun.start_ms) == (Status.ONGOING, {PLACE}, NOW)
+
+
+def test_more_partitions_join_and_those_that_are_in_write_nothing() -> None:
+    state = at(Status.ONGOING)
+    assert add_partitions(state, "bank", Producer(7, 5), [PLACE], 0, NOW)[0] == ()
+    more = after(state, add_partitions(state, "bank", Producer(7, 5), [PLACE, ("b", 1)], 0, NOW))
+    assert (more.partitions, more.start_ms) == ({PLACE, ("b", 1)}, NOW - 1000)
+
+
+@pytest.mark.parametrize("status", PREPARED)
+def test_nothing_begins_while_an_end_is_on_its_way(status: Status) -> None:
+    state, producer = at(status), Producer(7, 5)
+    assert code(add_partitions, state, "bank", producer, [PLACE], 0, NOW) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert code(verify, state, "bank", producer, [PLACE]) == ErrorCode.CONCURRENT_TRANSACTIONS
+    asked = InitAsked("bank", 60_000)
+    assert code(init_producer_id, state, asked, NOW, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_verifying_tells_partition_by_partition() -> None:
+    other = ("b", 1)
+    found = verify(at(Status.ONGOING), "bank", Producer(7, 5), [PLACE, other])
+    assert found == {PLACE: ErrorCode.NONE, other: ErrorCode.TRANSACTION_ABORTABLE}
+    assert code(verify, at(Status.ONGOING), "bank", Producer(7, 4), [PLACE]) == ErrorCode.PRODUCER_FENCED
+    assert code(verify, at(Status.ONGOING), "bank", Producer(1, 5), [PLACE]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_initialising_fences_the_open_transaction(level: int) -> None:
+    state = at(Status.ONGOING)
+    decided = init_producer_id(state, InitAsked("bank", 60_000), NOW, level)
+    fenced = after(state, decided)
+    assert decided[1].aborts
+    assert (fenced.status, fenced.producer_epoch, fenced.partitions) == (Status.PREPARE_ABORT, 6, {PLACE})
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_there_is_always_an_epoch_left_to_fence_with(level: int) -> None:
+    state = at(Status.ONGOING, epoch=32_766)
+    decided = init_producer_id(state, InitAsked("bank", 60_000, new_id=99), NOW, level)
+    prepared = fold(state, decided[0], WHERE)
+    assert prepared.transactions["bank"].producer_epoch == 32_767
+    rest = fold(prepared, complete(prepared, "bank", Producer(7, 32_767), NOW)[0], WHERE)
+    decided = init_producer_id(rest, InitAsked("bank", 60_000, new_id=100), NOW, level)
+    assert decided[1].producer == (Producer(99, 1) if level == 2 else Producer(100, 0))
+
+
+def test_a_new_id_needs_a_producer_id() -> None:
+    empty = TransactionsState()
+    with pytest.raises(ProducerIdNeeded):
+        init_producer_id(empty, InitAsked("bank", 60_000), NOW, 2)
+    entries, made = init_producer_id(empty, InitAsked("bank", 60_000, new_id=7), NOW, 2)
+    assert made.producer == Producer(7, 0)
+    assert fold(empty, entries, WHERE).transactions["bank"].timeout_ms == 60_000
+
+
+def test_time_is_up_only_for_those_that_have_a_time() -> None:
+    assert not abort_overdue(at(Status.ONGOING), "bank", NOW, 2, -1)[1]
+    late = NOW + 60_001
+    entries, aborted = abort_overdue(at(Status.ONGOING), "bank", late, 2, -1)
+    assert aborted
+    assert after(at(Status.ONGOING), (entries, None)).status == Status.PREPARE_ABORT
+    assert not abort_overdue(at(Status.ONGOING, timeout_ms=NO_TIMEOUT_MS), "bank", late, 2, -1)[1]
+    for status in set(Status) - {Status.ONGOING}:
+        assert not abort_overdue(at(status), "bank", late, 2, -1)[1]
+    assert not abort_overdue(at(Status.ONGOING), "nobody", late, 2, -1)[1]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_ids_at_rest_are_forgotten(status: Status) -> None:
+    entries, count = forget_idle(at(status), ["bank", "nobody"], NOW)
+    rests = status in (Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT)
+    assert (list(entries), count) == (([tombstone("bank")], 1) if rests else ([], 0))
+    assert forget_idle(at(status), ["bank"], NOW - 1001)[1] == 0
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_records_say_all_that_is_known(status: Status, level: int) -> None:
+    types = RecordTypes(TRANSACTIONS_TOPIC)
+    known = at(status, version=level).transactions["bank"]
+    (entry,), _ = in_version(([record(known)], None), level)
+    decoded = types.decode(types.encode_key(entry.key), types.encode_value(entry.value, entry.version))
+    assert decoded == (entry.key, entry.value)
+    again = fold(TransactionsState(), [entry], WHERE).transactions["bank"]
+    assert again == (known if level else known._replace(previous_producer_id=-1))
+
+
+def test_no_end_that_was_decided_can_turn() -> None:
+    assert TRANSITIONS[Status.PREPARE_COMMIT] == {Status.COMPLETE_COMMIT}
+    assert TRANSITIONS[Status.PREPARE_ABORT] == {Status.COMPLETE_ABORT}
+    for status in Status:
+        assert (Status.PREPARE_COMMIT in TRANSITIONS[status]) == (status == Status.ONGOING)
