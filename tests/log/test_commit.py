@@ -75,6 +75,51 @@ def test_a_few_files_are_synced_one_by_one(sim: Shore) -> None:
     assert sim.disk.syncs - before == len(logs) <= SYNC_EACH_MAX
 
 
+def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: Shore) -> None:
+    commit = sim.store.commit
+    (first, told), (second, told_too) = listened(sim, 0), listened(sim, 1)
+    for log in (first, second):
+        append(log, b"a")
+        sim.commit(log)
+    for log in (first, second, first, second):
+        append(log, b"b")
+        commit.request(log)
+        sim.timeline.run_until(lambda: not commit._scheduled, sim.timeline.now)
+    assert [[mark.log for mark in syncing.marks] for syncing in commit._syncing] == [[first], [second]]
+    sim.run(lambda: commit.idle)
+    assert told.ends == told_too.ends == [1, 2, 3]
+
+
+def test_nothing_runs_beside_a_sync_of_everything(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    commit = sim.store.commit
+    logs = [listened(sim, n)[0] for n in range(SYNC_EACH_MAX + 2)]
+    for log in logs:
+        append(log, b"a")
+        sim.commit(log)
+    append(logs[0], b"b")
+    commit.request(logs[0])
+    sim.run(lambda: bool(commit._syncing))
+    for log in logs[1:]:
+        append(log, b"b")
+        append(log, b"c")
+        commit.request(log)
+    append(logs[0], b"c")
+    commit.request(logs[0])
+    before, most = sim.disk.syncs, 0
+
+    def watch() -> bool:
+        nonlocal most
+        whole = any(syncing.whole for syncing in commit._syncing)
+        most = max(most, len(commit._syncing) if whole else 0)
+        return commit.idle
+
+    sim.run(watch)
+    assert most == 1
+    assert sim.disk.syncs - before <= 2  # the one that was under way, and one of everything
+    assert [log.durable_end for log in logs] == [3] * len(logs)
+
+
 def test_with_durability_os_the_durable_end_follows_at_once(sim: Shore) -> None:
     log, listener = listened(sim, tidelog_durability="os")
     append(log, b"a")

@@ -24,7 +24,8 @@ from tidelog.env.promise import Promise
 
 T = TypeVar("T")
 
-THREADS_MAX = 4
+THREADS_MAX = 12
+"""Eight for the group commit, the others for what takes long; each is made when first needed."""
 CANCELLED_MAX = 1000
 """Cancelled timers that may lie about; beyond it, and beyond half of all, they are cleared away."""
 
