@@ -41,6 +41,12 @@ WORDS = {
     "memory_restarted_mb": "memory after the restart, MB",
     "open_files": "open files",
     "loaded_mb": "MB acknowledged",
+    "ack_beside_p99_us": "ack p99 beside it, us",
+    "left_percent": "bytes left, %",
+    "of_idempotent": "of the throughput without transactions",
+    "transactions_per_s": "transactions/s",
+    "commit_p50_us": "commit p50, us",
+    "commit_p99_us": "commit p99, us",
 }
 
 # The figures that stand in the README: case -> metrics.
@@ -53,6 +59,10 @@ SUMMARY = {
     "latency": ("ack_p50_us", "ack_p99_us", "end_p99_us"),
     "fsync-1p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
     "fsync-1000p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
+    "transactions-each-100": ("messages_per_s",),
+    "transactions-each-1000": ("messages_per_s",),
+    "transactions-each-10000": ("messages_per_s",),
+    "transactions-each-100ms": ("messages_per_s", "of_idempotent"),
     "start": ("start_s",),
     "memory": ("memory_mb",),
     "kill": ("served_s",),
