@@ -36,7 +36,7 @@ def test_the_answer_waits_for_the_disk_and_readers_see_nothing_before() -> None:
 
 
 def test_many_commits_share_one_sync() -> None:
-    port = harbour()
+    port = harbour({"offsets.topic.num.partitions": "1"})
     groups = [f"{GROUP}-{number}" for number in range(40)]
     for group in groups:
         commit(port, {0: 0}, group)

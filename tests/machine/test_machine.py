@@ -176,3 +176,47 @@ def test_waiting_decisions_are_bounded(world: World, monkeypatch: pytest.MonkeyP
     assert world.add(3).error.code is ErrorCode.REQUEST_TIMED_OUT
     world.machine.commit(2)
     assert world.add(3).error is None
+
+
+def test_who_submits_when_answered_takes_its_turn_behind_those_before_it(world: World) -> None:
+    told: list[str] = []
+
+    def again(promise: Promise[str]) -> None:
+        told.append(promise.result())
+        if promise.result() == "first":
+            world.add(4, answer="from the answer").on_done(lambda done: told.append(done.result()))
+            world.machine.commit(world.log.next_offset)
+
+    for number, answer in ((1, "first"), (2, "second"), (3, "third")):
+        world.add(number, answer=answer).on_done(again)
+    world.machine.commit(1)
+    assert told == ["first", "second", "third", "from the answer"]
+    assert world.machine.committed == (1, 2, 3, 4)
+    world.machine.check_invariants()
+
+
+def test_who_waited_too_long_is_answered_and_the_change_stays(world: World) -> None:
+    early = world.add(1)
+    reading = world.machine.submit(lambda state, now_ms: ([], state))
+    world.timeline.run_until(lambda: False, world.timeline.now + 3)
+    late = world.add(2)
+    since = world.machine.waiting_since
+    assert since is not None
+    world.machine.give_up(since, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    world.machine.check_invariants()
+    assert [one.error is not None for one in (early, reading)] == [True, True]
+    assert not late.done
+    world.machine.commit(2)
+    assert late.result() == "done"
+    assert world.machine.committed == (1, 2)
+    assert world.machine.waiting_since is None
+
+
+def test_a_new_epoch_forgets_what_an_earlier_one_knew_of_commits(world: World) -> None:
+    world.add(1)
+    world.machine.commit(50)
+    world.machine.unload()
+    world.machine.lead(4)
+    waiting = world.add(2)
+    world.machine.commit(1)
+    assert not waiting.done

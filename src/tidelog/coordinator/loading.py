@@ -27,13 +27,15 @@ CHUNK_BYTES = 16 * 1024
 class Loading(Generic[S, L]):
     """A shard on its way: `step()` until it says that the end of the log is reached."""
 
-    __slots__ = ("_kind", "_next", "_state", "shard")
+    __slots__ = ("_kind", "_next", "_state", "is_read", "shard")
 
     def __init__(self, kind: Kind[S, L], shard: Shard[S, L]) -> None:
         self._kind = kind
         self._next = shard.partition.log.log_start
         self._state = kind.empty
         self.shard = shard
+        self.is_read = False
+        """The end of the log was reached; what is left is to wait for its commit."""
 
     def step(self) -> bool:
         """Fold one more chunk; whether that was the last. KafkaError or MalformedError: it can't be read."""
@@ -41,6 +43,7 @@ class Loading(Generic[S, L]):
         piece = log.read(self._next, CHUNK_BYTES, log.log_end)
         if piece is None:
             self.shard.machine.load(self._state)
+            self.is_read = True
             return True
         data = bytes(piece.view())  # slices of bytes are cheaper than those of a view, and there are many
         entries: list[LogEntry] = []

@@ -27,6 +27,9 @@ L = TypeVar("L")
 
 log = logging.getLogger("tidelog.coordinator")
 
+CHUNKS_AT_ONCE = 4
+"""A log of so few chunks is read while its first client waits, which is told of loading otherwise."""
+
 
 class Shards(Generic[S, L]):
     """Every shard that this broker leads, by partition. `on_load` and `on_unload` are told of each."""
@@ -45,6 +48,7 @@ class Shards(Generic[S, L]):
         self._loading: dict[int, Loading[S, L]] = {}
         self._queue: deque[int] = deque()
         self._working = False
+        self._in_background = False
         self._closed = False
         metadata.subscribe(self._image_changed)
 
@@ -90,10 +94,10 @@ class Shards(Generic[S, L]):
                     raise
 
     def load_rest(self) -> None:
-        """Load, in the background, what nobody asked for."""
-        for index in self._led():
-            if index not in self._shards and index not in self._loading:
-                self._loading_of(index)
+        """Load, in the background, what nobody asked for; from now on also what this broker comes to lead."""
+        self._in_background = True
+        self._queue += [index for index in self._led() if index not in self._shards and index not in self._loading]
+        self._work_later()
 
     def close(self) -> None:
         """The broker stops: nothing is decided any more, and no timer fires."""
@@ -111,20 +115,23 @@ class Shards(Generic[S, L]):
 
     def _load_first(self, index: int) -> Shard[S, L]:
         """The shard, if it can be read at once; else it goes to the front of those that are being read."""
-        image = self._metadata.image.partition(self.kind.topic, index)
-        if self._closed or image is None or image.leader != self._node_id:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         loading = self._loading.get(index)
         if loading is None:
-            loading = self._loading_of(index)
-            if loading is not None and self._step(index, loading):
-                self._step(index, loading)
+            loading = self._open(index)
+            for _ in range(CHUNKS_AT_ONCE):
+                if not self._step(index, loading):
+                    break
         if index in self._shards:
             return self._shards[index]
         self._queue.appendleft(index)
+        self._work_later()
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _loading_of(self, index: int) -> Loading[S, L] | None:
+    def _open(self, index: int) -> Loading[S, L]:
+        """Begin to load; NOT_COORDINATOR where another broker leads, or the log can't be used."""
+        image = self._metadata.image.partition(self.kind.topic, index)
+        if self._closed or image is None or image.leader != self._node_id:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         try:
             partition = self._replicas.get(self.kind.topic, index)
             partition.check_leader()
@@ -132,8 +139,6 @@ class Shards(Generic[S, L]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
         shard = Shard(self.kind, partition, self._env, self._failed)
         loading = self._loading[index] = Loading(self.kind, shard)
-        self._queue.append(index)
-        self._work_later()
         return loading
 
     def _work_later(self) -> None:
@@ -142,14 +147,23 @@ class Shards(Generic[S, L]):
             self._env.loop.call_soon(self._work)
 
     def _work(self) -> None:
-        """One chunk a turn."""
+        """One chunk a turn, of whoever is first; a log is opened, and recovered perhaps, in a turn of its own."""
         self._working = False
-        while self._queue:
-            loading = self._loading.get(self._queue[0])
-            if loading is not None and self._step(self._queue[0], loading):
-                self._work_later()
-                return
+        while self._queue and not self._closed:
+            index = self._queue[0]
+            loading = self._loading.get(index)
+            if loading is not None:
+                if not loading.is_read and self._step(index, loading):
+                    break
+            elif index not in self._shards:
+                try:
+                    self._open(index)
+                    break
+                except KafkaError as error:
+                    log.warning("%s-%d is not loaded: %s", self.kind.topic, index, error)
             self._queue.popleft()
+        if self._queue:
+            self._work_later()
 
     def _step(self, index: int, loading: Loading[S, L]) -> bool:
         """Read a chunk; whether there is more to read."""
@@ -157,8 +171,15 @@ class Shards(Generic[S, L]):
         try:
             if not loading.step():
                 return True
-        except (KafkaError, MalformedError) as error:
-            log.error("%s-%d can't be loaded, its keys have no coordinator: %s", self.kind.topic, index, error)
+        except Exception as error:
+            known = isinstance(error, KafkaError | MalformedError)
+            log.error(
+                "%s-%d can't be loaded, its keys have no coordinator: %s",
+                self.kind.topic,
+                index,
+                error,
+                exc_info=None if known else error,
+            )
             del self._loading[index]
             self._shards[index] = shard
             return False
@@ -200,7 +221,7 @@ class Shards(Generic[S, L]):
         self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
     ) -> None:
         before, after = old.topics.get(self.kind.topic), new.topics.get(self.kind.topic)
-        if before is after or before is None:
+        if before is after:
             return
         for index in {*self._shards, *self._loading}:
             known = self._shards[index] if index in self._shards else self._loading[index].shard
@@ -208,5 +229,5 @@ class Shards(Generic[S, L]):
             gone = after is None or after.id != known.partition.topic_id
             if gone or image is None or image.leader != self._node_id or image.leader_epoch != known.epoch:
                 self._unload(index)
-                if not gone and image is not None and image.leader == self._node_id and not self._closed:
-                    self._loading_of(index)
+        if self._in_background:
+            self.load_rest()

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.entry import Entry
-from tidelog.coordinator.group.classic.shell import find
+from tidelog.coordinator.group.classic.shell import find as find_classic
+from tidelog.coordinator.group.consumer.shell import forget as forget_consumer
 from tidelog.coordinator.group.state import NO_OFFSETS
 from tidelog.coordinator.group.views import view
 from tidelog.env.promise import Promise
@@ -110,5 +111,6 @@ def delete_group(coordinator: GroupCoordinator, group_id: str) -> Promise[None]:
 
 def forget(shard: GroupShard, group_id: str) -> None:
     """What is live of a group that was removed goes too, unless someone came back meanwhile."""
-    if shard.leads:
-        find(shard, group_id)
+    if shard.leads and group_id not in shard.machine.newest.groups:
+        find_classic(shard, group_id)
+        forget_consumer(shard, group_id)

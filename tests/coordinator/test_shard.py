@@ -1,0 +1,191 @@
+"""Shards: state on a partition of an internal topic, loaded and unloaded as leadership comes and goes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.apis.harbour import NOW_MS, Harbour
+from tests.apis.offsets import GROUP, TOPIC, commit, committed, find, harbour, shard
+from tidelog.coordinator import loading
+from tidelog.coordinator.entry import Entry
+from tidelog.env.promise import Promise
+from tidelog.metadata.apply import fold
+from tidelog.wire.batch import build
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.keys import ApiKey
+from tidelog.wire.record import Record as Stored
+from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
+from tidelog.wire.records.metadata import PartitionChangeRecord
+
+
+def offset(partition: int, value: int, group: str = GROUP) -> Entry:
+    return Entry(OffsetCommitKey(group=group, topic=TOPIC, partition=partition), OffsetCommitValue(offset=value))
+
+
+def code_of(ask: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        ask()
+    return raised.value.code
+
+
+def hear_of_leader(port: Harbour, index: int, leader: int) -> None:
+    """The broker hears that leadership of a partition of the offsets has moved."""
+    image = port.services.metadata.image
+    record = PartitionChangeRecord(partition_id=index, topic_id=image.topics["__consumer_offsets"].id, leader=leader)
+    port.services.metadata.publish(fold(image, [record], image.offset + 1, image.epoch, NOW_MS), [record])
+
+
+def test_a_decision_sees_what_was_appended_and_readers_what_is_committed() -> None:
+    port = harbour()
+    crew = shard(port)
+    port.hold_syncs()
+    first = crew.submit(lambda state, now_ms: ([offset(0, 1)], len(state.offsets)))
+    second = crew.submit(lambda state, now_ms: ([offset(0, 2)], state.offsets[GROUP][TOPIC, 0].offset))
+    third = crew.submit(lambda state, now_ms: ((), state.offsets[GROUP][TOPIC, 0].offset))
+    port.settle()
+    assert [one.done for one in (first, second, third)] == [False] * 3
+    assert not crew.state.offsets
+    crew.machine.check_invariants()
+    port.let_sync()
+    assert [one.result() for one in (first, second, third)] == [0, 1, 2]
+    assert crew.state.offsets[GROUP][TOPIC, 0].offset == 2
+
+
+def test_a_decision_that_raises_changes_nothing() -> None:
+    crew = shard(harbour())
+    before, end = crew.machine.newest, crew.partition.log.log_end
+
+    def refuse(state: object, now_ms: int) -> tuple[list[Entry], None]:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    assert crew.submit(refuse).error is not None
+    assert crew.machine.newest is before
+    assert crew.partition.log.log_end == end
+
+
+def test_a_full_disk_takes_the_replay_back() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    crew = shard(port)
+    before = crew.machine.newest
+    port.disk.capacity = 0
+    failed = crew.submit(lambda state, now_ms: ([offset(0, 2)], None))
+    assert isinstance(failed.error, KafkaError)
+    assert failed.error.code is ErrorCode.NOT_COORDINATOR
+    assert crew.machine.newest is before
+    crew.machine.check_invariants()
+    port.disk.capacity = None
+    assert commit(port, {0: 3}) == {0}
+    port = harbour(disk=port.kill())
+    assert committed(port) == {0: 3}
+
+
+def test_leadership_that_ends_fails_who_waits_and_stops_timers() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    crew = shard(port)
+    rang: list[str] = []
+    crew.schedule(5, lambda: rang.append("late"))
+    unloaded: list[object] = []
+    port.services.groups.shards.on_unload.append(unloaded.append)
+    port.hold_syncs()
+    waiting: Promise[None] = crew.submit(lambda state, now_ms: ([offset(0, 2)], None))
+    port.settle()
+    hear_of_leader(port, crew.index, -1)
+    assert isinstance(waiting.error, KafkaError)
+    assert waiting.error.code is ErrorCode.NOT_COORDINATOR
+    assert unloaded == [crew]
+    assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
+    assert crew.submit(lambda state, now_ms: ([offset(0, 3)], None)).error is not None
+    port.pass_time(10)
+    assert rang == []
+    port.let_sync()
+    hear_of_leader(port, crew.index, 1)
+    assert shard(port) is not crew
+    assert shard(port).epoch > crew.epoch
+    assert committed(port) == {0: 2}, "it was written before, and is committed now"
+    assert shard(port).state.offsets[GROUP][TOPIC, 0].record_offset == 1
+
+
+def test_a_long_log_is_loaded_in_pieces_and_asking_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "CHUNK_BYTES", 300)
+    port = harbour({"offsets.topic.num.partitions": "1"})
+    for number in range(40):
+        commit(port, {0: number, 1: number})
+    port = harbour({"offsets.topic.num.partitions": "1"}, disk=port.kill())
+    assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert commit(port, {0: 9}) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert port.ask(ApiKey.LIST_GROUPS, 5, {}).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    port.settle()
+    assert committed(port) == {0: 39, 1: 39}
+
+
+def test_what_nobody_asks_for_is_loaded_all_the_same() -> None:
+    port = harbour()
+    groups = [f"{GROUP}-{number}" for number in range(12)]
+    for group in groups:
+        commit(port, {0: 1}, group)
+    port = Harbour({"offsets.topic.num.partitions": "4"}, disk=port.kill())
+    assert not list(port.services.groups.shards.loaded())
+    port.pass_time(1.5)
+    loaded = list(port.services.groups.shards.loaded())
+    assert len(loaded) == 4
+    assert {group for one in loaded for group in one.state.offsets} == set(groups)
+
+
+def test_a_shard_begins_when_what_it_read_is_durable() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    crew = shard(port)
+    port.hold_syncs()
+    crew.submit(lambda state, now_ms: ([offset(0, 2)], None))
+    port.services.groups.shards._unload(crew.index)
+    assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    port.settle()
+    assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    port.let_sync()
+    assert committed(port) == {0: 2}
+
+
+def test_records_of_a_type_that_is_not_known_are_passed_over() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    strange = build([Stored(-1, NOW_MS, b"\x03\xe7strange", b"\x00\x00"), Stored(-1, NOW_MS, b"\x03\xe7strange", None)])
+    index = shard(port).index
+    port.append_own("__consumer_offsets", bytes(strange), index)
+    port = harbour(disk=port.kill())
+    commit(port, {1: 2})
+    assert committed(port) == {0: 1, 1: 2}
+    assert shard(port).state.offsets[GROUP][TOPIC, 1].record_offset == 3
+
+
+def test_a_record_that_can_not_be_read_leaves_groups_without_a_coordinator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    index = shard(port).index
+    port.append_own("__consumer_offsets", bytes(build([Stored(-1, NOW_MS, b"\x00\x01\x00", b"\x00\x00")])), index)
+    port = Harbour({"offsets.topic.num.partitions": "4"}, disk=port.kill())
+    assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
+    assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
+    assert "can't be loaded" in caplog.text
+
+
+def test_a_topic_deleted_and_made_again_begins_empty() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    port.delete_topic("__consumer_offsets")
+    assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    find(port, GROUP)
+    assert committed(port) == {}
+    assert commit(port, {0: 5}) == {0}
+
+
+def test_a_stop_ends_every_shard() -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    crew = shard(port)
+    port.wait(port.broker.stop())
+    assert not crew.leads
+    assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
