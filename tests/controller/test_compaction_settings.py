@@ -1,8 +1,8 @@
 """Settings of compaction are those that the broker was started with; a topic's own may change at any time."""
 
 import pytest
-from tests.controller.test_configs import OK, alter, on_broker, outcome, put
 
+from tests.controller.test_configs import OK, alter, on_broker, outcome, put
 from tidelog.wire.errors import ErrorCode
 
 
