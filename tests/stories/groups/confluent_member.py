@@ -17,6 +17,7 @@ AGAIN = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.ILLEGAL_GENERATION,  # of a member that joins the next one and keeps its partitions
 )
 
 
@@ -70,7 +71,7 @@ class Member:
                 elif error.code() == KafkaError._MAX_POLL_EXCEEDED:
                     self.diary.tell("too slow")
                 else:
-                    self.diary.tell("error", error=error.name())
+                    self.diary.tell("error", error=error.name(), text=error.str())
             self._commit(self.diary.pending)
         self.consumer.close()
         self.diary.tell("left")

@@ -1,4 +1,7 @@
-"""The four requests of the classic protocol: from `apis` to the group they are about."""
+"""The four requests of the classic protocol: from `apis` to the group they are about.
+
+Where that is one of the consumer protocol (KIP-848), which takes classic members too, it answers itself.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tidelog.coordinator.group.classic.joining import Join, create, join
 from tidelog.coordinator.group.classic.leaving import heartbeat, leave
 from tidelog.coordinator.group.classic.shell import act, find, limits_of, moment, open_group
 from tidelog.coordinator.group.classic.syncing import Sync, sync
+from tidelog.coordinator.group.consumer import classic_members
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -39,6 +43,9 @@ def join_group(
         shard = coordinator.shard_of(group_id)
     except KafkaError as error:
         return Promise[JoinGroupResponse].resolved(answers.refused(error.code))
+    elsewhere = classic_members.join(coordinator, shard, request, version, client_id, client_host)
+    if elsewhere is not None:
+        return elsewhere
     now = moment(shard.clock)
     if request.member_id and find(shard, group_id) is None:
         return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
@@ -59,6 +66,9 @@ def sync_group(coordinator: GroupCoordinator, request: SyncGroupRequest) -> Prom
         shard = coordinator.shard_of(request.group_id)
     except KafkaError as error:
         return Promise[SyncGroupResponse].resolved(answers.unsynced(error.code))
+    elsewhere = classic_members.sync(coordinator, shard, request)
+    if elsewhere is not None:
+        return elsewhere
     group = find(shard, request.group_id)
     if group is None:
         return Promise[SyncGroupResponse].resolved(answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -74,6 +84,9 @@ def beat(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatR
     except KafkaError as error:
         is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+    elsewhere = classic_members.beat(coordinator, shard, request)
+    if elsewhere is not None:
+        return elsewhere
     group = find(shard, request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -90,6 +103,9 @@ def leave_group(
         shard = coordinator.shard_of(group_id)
     except KafkaError as error:
         return Promise[LeaveGroupResponse].resolved(LeaveGroupResponse(error_code=error.code))
+    elsewhere = classic_members.leave(coordinator, shard, group_id, leavers)
+    if elsewhere is not None:
+        return elsewhere
     group = find(shard, group_id)
     if group is None:
         return Promise[LeaveGroupResponse].resolved(
