@@ -103,6 +103,20 @@ def test_an_assignment_that_is_committed_too_late_is_given_to_nobody() -> None:
     assert all(member.assignment == b"" for member in crew.group.members.values())
 
 
+def test_an_assignment_of_one_generation_is_never_given_in_the_next() -> None:
+    crew, (leader, follower) = completing("a", "b")
+    crew.held = True
+    crew.sync(leader, assignments={leader: b"old", follower: b"old"})
+    crew.join("b", follower, protocols=(("range", b"new"),))
+    crew.join("a", leader)
+    waiting = crew.sync(follower, 2)
+    crew.commit()
+    assert waiting not in crew.answers
+    crew.sync(leader, 2, assignments={leader: b"new", follower: b"new"})
+    crew.commit()
+    assert crew.answers[waiting].assignment == b"new"
+
+
 def test_members_that_never_sync_are_out_after_the_rebalance_timeout() -> None:
     crew, (leader, follower) = completing("a", "b")
     crew.sync(leader, assignments={leader: b"p0", follower: b"p1"})
