@@ -65,15 +65,19 @@ class Bench:
         self._made.append(broker)
         return broker
 
-    def long_lived(self, name: str) -> Broker:
-        known = self._long_lived.get(name)
+    def long_lived(self, name: str, special: type[Tidelog] | None = None) -> Broker:
+        """`special`: one that is started in another way, beside the usual one."""
+        key = name if special is None else special.__name__
+        known = self._long_lived.get(key)
         if known is None or known.process is None or known.process.poll() is not None:
-            broker = self.make(name)
+            broker = self.make(name) if special is None else special(self.work / f"{key}-{len(self._made)}")
+            if special is not None:
+                self._made.append(broker)
             broker.start()
-            self._long_lived[name] = broker
+            self._long_lived[key] = broker
             if name != FLOOR:
                 warm(self, broker)
-        return self._long_lived[name]
+        return self._long_lived[key]
 
     def end(self) -> None:
         for broker in self._made:

@@ -36,6 +36,13 @@ class Loads:
             raise BenchError(f"{what} on {broker.name}: {outcome.report}")
         return outcome
 
+    def transactions(self, broker: Broker, topic: Topic, **options: object) -> Outcome:
+        arguments = [f"at={broker.at}", f"topic={topic.name}", *(f"{name}={value}" for name, value in options.items())]
+        outcome = self._run([str(self._programs.load_transactions), *arguments], broker)
+        if outcome["failed"] or not outcome["messages"]:
+            raise BenchError(f"transactions on {broker.name}: {outcome.report}")
+        return outcome
+
     def start_rdkafka(self, what: str, broker: Broker, topic: Topic, **options: object) -> "subprocess.Popen[str]":
         """Start it in the background; `finish` it later."""
         arguments = [f"at={broker.at}", f"topic={topic.name}", *(f"{name}={value}" for name, value in options.items())]

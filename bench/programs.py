@@ -20,19 +20,22 @@ class Programs:
     floor: Path
     load_raw: Path
     load_rdkafka: Path
+    load_transactions: Path
 
 
 def compile_programs() -> Programs:
-    """All three, or a BenchError that says what is missing."""
+    """All of them, or a BenchError that says what is missing."""
     library = find_librdkafka()
     lines = len((SOURCES / "floor.c").read_text().splitlines())
     if lines > FLOOR_LINES_MAX:
         raise BenchError(f"floor.c has {lines} lines: it is a floor only while it has {FLOOR_LINES_MAX} at most")
     BUILT.mkdir(parents=True, exist_ok=True)
+    rdkafka = [str(library), f"-Wl,-rpath,{library.parent}", "-lpthread"]
     return Programs(
         floor=_compile("floor", ["-msse4.2", "-mpclmul"]),
         load_raw=_compile("load_raw", []),
-        load_rdkafka=_compile("load_rdkafka", [str(library), f"-Wl,-rpath,{library.parent}", "-lpthread"]),
+        load_rdkafka=_compile("load_rdkafka", rdkafka),
+        load_transactions=_compile("load_transactions", rdkafka),
     )
 
 

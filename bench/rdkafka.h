@@ -42,3 +42,10 @@ rd_kafka_queue_t *rd_kafka_queue_new(rd_kafka_t *);
 int rd_kafka_consume_start_queue(rd_kafka_topic_t *, int32_t partition, int64_t offset, rd_kafka_queue_t *);
 ssize_t rd_kafka_consume_batch_queue(rd_kafka_queue_t *, int timeout_ms, rd_kafka_message_t **, size_t size);
 void rd_kafka_message_destroy(rd_kafka_message_t *);
+
+/* Transactions: an error is NULL where all is well. */
+typedef struct rd_kafka_error_s rd_kafka_error_t;
+rd_kafka_error_t *rd_kafka_init_transactions(rd_kafka_t *client, int timeout_ms);
+rd_kafka_error_t *rd_kafka_begin_transaction(rd_kafka_t *client);
+rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *client, int timeout_ms);
+const char *rd_kafka_error_string(const rd_kafka_error_t *error);

@@ -62,6 +62,11 @@ TARGETS = (
         for case in ("fsync-1p", "fsync-8p", "fsync-1000p")
         for percentile in ("p50", "p99")
     ),
+    *(
+        Target(f"transactions-each-{point}", "messages_per_s", 1.0, KAFKA, at_least=True, words="throughput")
+        for point in ("100", "1000", "10000", "100ms")
+    ),
+    Target("transactions-each-100ms", "of_idempotent", 0.8, at_least=True, words="of idempotent production"),
     Target("start", "start_s", 0.25, KAFKA, words="start time"),
     Target("memory", "memory_mb", 0.2, KAFKA, words="memory"),
     Target("partitions-10k", "create_s", 3.0, words="s to create"),

@@ -13,6 +13,7 @@ COMMANDS = {
     "produce": "tidelog.cli.produce:produce",
     "consume": "tidelog.cli.consume:consume",
     "group": "tidelog.cli.group:group",
+    "txn": "tidelog.cli.txn:txn",
     "log": "tidelog.cli.log:log",
     "bench": "tidelog.cli.bench:bench",
     "completion": "tidelog.cli.completion:completion",

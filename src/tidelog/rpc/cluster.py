@@ -91,6 +91,11 @@ class Cluster:
         self._brokers[node_id] = Address(host, port)
         return self.connection(self._brokers[node_id])
 
+    def brokers(self) -> list[tuple[int, Connection]]:
+        """A connection to each broker of the cluster, by its id."""
+        self._metadata(MetadataRequest(topics=[]))
+        return [(node_id, self.connection(address)) for node_id, address in sorted(self._brokers.items())]
+
     def any(self) -> Connection:
         """A connection to whichever broker answers first: known ones, then those of the bootstrap list."""
         trouble: Exception | None = None

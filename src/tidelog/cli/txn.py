@@ -1,0 +1,228 @@
+"""`tidelog txn`: list, describe and abort transactions, and find those that nothing will end."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.options import bootstrap_option, json_option, topic_names
+from tidelog.cli.show import human_time, show_json, show_table
+
+if TYPE_CHECKING:
+    from tidelog.client.transactions import Described, Open, Transactions
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+@click.group()
+def txn() -> None:
+    """List, describe and abort transactions."""
+
+
+@txn.command("list")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these; repeatable."
+)
+@click.option("--longer-than", type=click.FloatRange(0), metavar="SECONDS", help="Only those open for longer.")
+@click.option("--match", metavar="PATTERN", help="Only ids that match this regular expression (RE2), whole.")
+@bootstrap_option
+@json_option
+def list_transactions(
+    states: tuple[str, ...], longer_than: float | None, match: str | None, bootstrap: str, as_json: bool
+) -> None:
+    """List the transactional ids, and the state of their last transaction.
+
+    \b
+    Examples:
+      tidelog txn list
+      tidelog txn list --state ongoing --longer-than 60
+      tidelog txn list --match 'payments-.*' --json | jq -r .[].id
+    """
+    from tidelog.client.transactions import Transactions
+
+    longer_ms = -1 if longer_than is None else int(longer_than * 1000)
+    with Transactions(bootstrap) as transactions:
+        found = transactions.all(states, longer_ms, match)
+    if as_json:
+        show_json(
+            [
+                {"id": t.name, "state": t.state, "producer_id": t.producer_id, "coordinator": t.coordinator}
+                for t in found
+            ]
+        )
+    elif found:
+        show_table(
+            ["Transactional id", "State", "Producer id", "Coordinator"],
+            [(t.name, t.state, t.producer_id, t.coordinator) for t in found],
+            right=(2, 3),
+        )
+    else:
+        click.echo("No transactional ids.", err=True)
+
+
+@txn.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID...")
+@bootstrap_option
+@json_option
+def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show state, producer and partitions of transactional ids.
+
+    \b
+    Examples:
+      tidelog txn describe payments-1
+      tidelog txn describe payments-1 --json
+    """
+    from tidelog.client.transactions import Transactions
+
+    with Transactions(bootstrap) as transactions:
+        found = [transactions.describe(name) for name in names]
+    if as_json:
+        show_json([_described(each) for each in found])
+        return
+    for each in found:
+        click.secho(each.name, bold=True, nl=False)
+        click.echo(
+            f"  {each.state}, producer {each.producer_id} of epoch {each.producer_epoch}, timeout {_timeout(each)}"
+        )
+        if each.started_ms is not None:
+            click.echo(f"  since {human_time(each.started_ms)}")
+        for topic, index in each.partitions:
+            click.echo(f"  {topic}-{index}")
+
+
+@txn.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=topic_names)
+@click.option("--open", "every", is_flag=True, help="All that are open, also those that their coordinator will end.")
+@bootstrap_option
+@json_option
+def hanging(topics: tuple[str, ...], every: bool, bootstrap: str, as_json: bool) -> None:
+    """Find transactions that are open in a partition and that nothing will end.
+
+    Readers of committed records wait behind such a transaction for ever. `tidelog txn abort` ends it.
+
+    \b
+    Examples:
+      tidelog txn hanging
+      tidelog txn hanging orders
+      tidelog txn hanging --open --json
+    """
+    from tidelog.client.transactions import Transactions
+
+    with Transactions(bootstrap) as transactions:
+        found = transactions.open_in(topics) if every else transactions.hanging(topics)
+    if as_json:
+        show_json([_open(each) for each in found])
+    elif found:
+        show_table(
+            ["Topic", "Partition", "From offset", "Producer id", "Epoch", "Last written"],
+            [
+                (o.topic, o.partition, o.first_offset, o.producer_id, o.producer_epoch, human_time(o.last_written_ms))
+                for o in found
+            ],
+            right=(1, 2, 3, 4),
+        )
+    else:
+        click.echo("None." if every else "None: every open transaction is known to its coordinator.", err=True)
+
+
+@txn.command()
+@click.argument("name", required=False, metavar="[ID]")
+@click.option(
+    "--topic", "-t", metavar="TOPIC", help="Of a transaction that hangs: the topic.", shell_complete=topic_names
+)
+@click.option(
+    "--partition", "-p", type=click.IntRange(0), metavar="N", help="Of a transaction that hangs: the partition."
+)
+@click.option(
+    "--offset", "-o", type=click.IntRange(0), metavar="N", help="Of a transaction that hangs: where it begins."
+)
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@bootstrap_option
+@json_option
+def abort(
+    name: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    yes: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Abort a transaction.
+
+    By its transactional id: the coordinator aborts it, and its producer is fenced. By topic, partition and first
+    offset: an abort marker is written into the partition, for a transaction that no coordinator knows of any more.
+
+    \b
+    Examples:
+      tidelog txn abort payments-1
+      tidelog txn abort --topic orders --partition 0 --offset 1234
+    """
+    from tidelog.client.transactions import Transactions
+
+    place = (topic, partition, offset)
+    if (name is None) == (place == (None, None, None)) or (name is None and None in place):
+        raise click.UsageError("give a transactional id, or all of --topic, --partition and --offset")
+    with Transactions(bootstrap) as transactions:
+        if name is not None:
+            told, words = _abort(transactions, name, yes)
+        else:
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            told, words = _abort_hanging(transactions, topic, partition, offset, yes)
+    if as_json:
+        show_json(told)
+    else:
+        click.echo(words)
+
+
+def _abort(transactions: "Transactions", name: str, yes: bool) -> tuple[dict[str, Any], str]:
+    state = transactions.describe(name).state
+    _confirm(f"Abort the transaction of {name} ({state}) and fence its producer?", yes)
+    transactions.abort(name)
+    aborted = state == "Ongoing"
+    words = f"Aborted the transaction of {name}." if aborted else f"{name} had none open; its producer is fenced."
+    return {"id": name, "aborted": aborted}, words
+
+
+def _abort_hanging(
+    transactions: "Transactions", topic: str, partition: int, offset: int, yes: bool
+) -> tuple[dict[str, Any], str]:
+    found = transactions.find(topic, partition, offset)
+    _confirm(f"Write an abort marker of producer {found.producer_id} to {topic}-{partition}?", yes)
+    transactions.end_hanging(found)
+    words = f"Aborted the transaction of producer {found.producer_id} in {topic}-{partition}."
+    return {**_open(found), "aborted": True}, words
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True)
+
+
+def _timeout(described: "Described") -> str:
+    return "none (two-phase commit)" if described.timeout_ms == 2**31 - 1 else f"{described.timeout_ms / 1000:g} s"
+
+
+def _described(described: "Described") -> dict[str, Any]:
+    return {
+        "id": described.name,
+        "state": described.state,
+        "producer_id": described.producer_id,
+        "producer_epoch": described.producer_epoch,
+        "timeout_ms": described.timeout_ms,
+        "started_ms": described.started_ms,
+        "partitions": [{"topic": topic, "partition": index} for topic, index in described.partitions],
+    }
+
+
+def _open(found: "Open") -> dict[str, Any]:
+    return {
+        "topic": found.topic,
+        "partition": found.partition,
+        "offset": found.first_offset,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "last_written_ms": found.last_written_ms,
+    }
