@@ -108,7 +108,7 @@ def test_a_killed_child_is_told_of_and_tried_again(slow: Harbour, caplog: pytest
     first = slow.child()
     os.kill(first, signal.SIGKILL)
     slow.wait(lambda: "compacting tide-0 failed: it was ended by SIGKILL; it is tried again" in caplog.text)
-    assert slow.child() != first
+    slow.wait(lambda: slow.child() != first)
     assert log.offline is None
     assert len(pairs(log)) == 2000
     slow.stop()

@@ -6,6 +6,8 @@ from tests.log.keyed import clean, compacted, contents, headers, pairs, put, rol
 from tests.log.shore import NOW_MS, TOPIC_ID, Shore, send
 
 from tidelog.log.names import LOG
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.random import SimRandom
 
 DAY_MS = 86_400_000
 
@@ -140,10 +142,7 @@ def test_the_dirtiest_log_comes_first(sim: Shore) -> None:
     sim.run(lambda: all(len(pairs(log)) == 1 for log in logs))
 
 
-def test_more_keys_than_fit_take_several_passes(tmp_path: object) -> None:
-    from tidelog.sim.disk import SimDisk
-    from tidelog.sim.random import SimRandom
-
+def test_more_keys_than_fit_take_several_passes() -> None:
     shore = Shore(SimDisk(SimRandom(5)), log_cleaner_dedupe_buffer_size="2000")  # room for nine keys
     log = compacted(shore)
     for round_ in range(2):
@@ -334,3 +333,53 @@ def test_the_scrub_goes_on_beside_compaction(sim: Shore) -> None:
         scrub.step()
         sim.settle(1.0)
     assert log.offline is None
+
+
+def test_a_topic_that_is_no_longer_compacted_keeps_its_gaps(shore: Shore, caplog: pytest.LogCaptureFixture) -> None:
+    log = compacted(shore, internal_segment_bytes="300")
+    for n in range(12):
+        put(log, (b"k%d" % (n % 2), b"x" * 100))
+    roll(shore, log)
+    clean(shore, log)
+    kept = pairs(log)
+    for segment in log.segments[:-1]:
+        shore.disk.remove(segment.stem + ".index")
+    shore.restart()
+    log = shore.log()
+    assert pairs(log) == kept
+    assert log.offline is None
+    assert "are missing between its segments" not in caplog.text
+
+
+def test_two_logs_are_cleaned_at_once() -> None:
+    shore = Shore(SimDisk(SimRandom(6)), log_cleaner_threads="2")
+    logs = [compacted(shore, topic=name) for name in ("one", "two", "three")]
+    for log in logs:
+        put(log, (b"a", b"1"), (b"a", b"2"))
+        roll(shore, log)
+    cleaner = shore.store.upkeep.cleaner
+    cleaner.look()
+    shore.run(lambda: len(cleaner.runs()) == 2)
+    shore.run(lambda: all(len(pairs(log)) == 1 for log in logs))
+
+
+def test_retention_waits_for_a_cleaning(sim: Shore) -> None:
+    log = compacted(sim, cleanup_policy="compact,delete", retention_ms="1")
+    put(log, (b"a", b"1"), (b"a", b"2"), now_ms=NOW_MS)
+    roll(sim, log)
+    cleaner = sim.store.upkeep.cleaner
+    cleaner.look()
+    sim.run(lambda: cleaner.busy(log))
+    sim.store.upkeep._retain()
+    assert log.log_start == 0
+    sim.run(lambda: cleaner.idle)
+    assert log.log_start == 2  # its turn came as soon as the log was clean
+
+
+def test_nothing_is_cleaned_where_it_is_turned_off() -> None:
+    shore = Shore(SimDisk(SimRandom(7)), log_cleaner_enable="false")
+    log = compacted(shore)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    roll(shore, log)
+    shore.settle(100.0)
+    assert len(pairs(log)) == 2

@@ -318,7 +318,7 @@ def rebuild_sealed(log: ReadableLog, segment: Segment, next_base: int) -> Sealed
             offsets.add(fields[0], last_offset, pos)
             times.add(newest, newest_offset)
             index_next = pos + log.config.index_interval_bytes
-    if next_offset != next_base and not log.config.compacts and next_base < NEVER:
+    if next_offset != next_base and not _may_have_gaps(log, segment) and next_base < NEVER:
         raise BadBatch(
             file.path, segment.size, f"it ends at offset {next_offset}, but the next one begins at {next_base}"
         )
@@ -337,11 +337,16 @@ def tell_of_gap(log: ReadableLog, segment: Segment, next_base: int) -> None:
     start = log.indexes(segment).lookup(NEVER)
     for _, fields in batches(log.file_of(segment), start, segment.size, check=False):
         next_offset = fields[0] + fields[6] + 1
-    if next_offset < next_base and not log.config.compacts:
+    if next_offset < next_base and not _may_have_gaps(log, segment):
         log._store.report(
             f"{log.place}: offsets {next_offset} to {next_base - 1} are missing between its segments. Unless the topic "
             f"was compacted, a file was lost: stop the broker and restore {log.folder} if you can"
         )
+
+
+def _may_have_gaps(log: ReadableLog, segment: Segment) -> bool:
+    """Whether the segment was compacted, or may have been: the topic's policy may have changed since."""
+    return log.config.compacts or segment.base < log._store.clean_end(log)
 
 
 # -- leader epochs and producers

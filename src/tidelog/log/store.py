@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
+    from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
 
 STOP_TOGETHER = 1024
@@ -419,7 +420,7 @@ class Store:
 
     # -- compaction
 
-    def clean_end(self, log: Log) -> int:
+    def clean_end(self, log: ReadableLog) -> int:
         """How far the log was compacted."""
         return self._points[log.root].cleaner.offsets.get((log.topic, log.partition), 0)
 
