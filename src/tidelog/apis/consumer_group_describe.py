@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.apis.nodes import GROUP_OPERATIONS
 from tidelog.coordinator.group.consumer.describe import described
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_described(context, group_id) for group_id in request.group_ids])
+    groups = [_described(context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _described(context: Context, group_id: str) -> DescribedGroup:
