@@ -1,0 +1,160 @@
+"""A topic copied by workers that are killed, through a broker that is killed: what the output must hold."""
+
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.served import Tidelog
+from tidelog.client import Admin
+
+PARTITIONS = 4
+KEYS = 40
+STALL_S = 90.0
+"""How long nothing may be committed, whatever was killed: dead members' sessions, transactions, restarts."""
+
+Command = Callable[[str, str, str], list[str]]
+
+
+def python_worker(library: str) -> Command:
+    return lambda *arguments: [sys.executable, "-m", f"tests.stories.exactly_once.{library}_worker", *arguments]
+
+
+def java_worker(jars: Path) -> Command:
+    source = Path(__file__).with_name("Worker.java")
+    options = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    return lambda *arguments: ["java", *options, "-cp", f"{jars}/*", str(source), *arguments]
+
+
+def fill(bootstrap: str, count: int) -> None:
+    """Records `key:number` in the order of their numbers for each key; a key stays in its partition."""
+    for topic in ("input", "output"):
+        Admin(bootstrap).create_topic(topic, PARTITIONS)
+    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000}
+    producer = Producer(settings)
+    for number in range(count):
+        key = number % KEYS
+        producer.produce("input", f"{key}:{number // KEYS}", key=str(key), partition=key % PARTITIONS)
+        if not number % 10_000:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+class Copy:
+    """The workers of one group, started again whenever they end."""
+
+    def __init__(self, broker: Tidelog, command: Command, workers: int, group: str = "copiers") -> None:
+        self.broker = broker
+        self.group = group
+        self.kills = 0
+        self.restarts = 0
+        self._command = command
+        self._logs: list[Path] = []
+        self._workers = [self._start(number) for number in range(workers)]
+
+    def _start(self, number: int) -> "subprocess.Popen[bytes]":
+        path = self.broker.folder.parent / f"worker-{number}.log"
+        with open(path, "ab") as output:
+            command = self._command(self.broker.bootstrap, self.group, f"worker-{number}")
+            return subprocess.Popen(command, stdout=output, stderr=output)
+
+    def look_after(self) -> None:
+        for number, worker in enumerate(self._workers):
+            if worker.poll() is not None:
+                self.restarts += 1
+                self._workers[number] = self._start(number)
+
+    def kill(self, number: int) -> None:
+        """kill -9 of a worker."""
+        self._workers[number].kill()
+        self._workers[number].wait()
+
+    def end(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
+
+    def said(self) -> str:
+        logs = sorted(self.broker.folder.parent.glob("worker-*.log"))
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-2000:]}" for path in logs)
+
+
+def progress(consumer: Consumer) -> int:
+    """How many input records are committed as consumed; -1 where nobody can tell right now."""
+    places = [TopicPartition("input", index) for index in range(PARTITIONS)]
+    try:
+        found = consumer.committed(places, timeout=2.0)
+    except Exception:
+        return -1
+    return sum(max(place.offset, 0) for place in found)
+
+
+def copy_through_chaos(broker: Tidelog, command: Command, count: int, *, seed: int, workers: int, kills: int) -> Copy:
+    """Until everything is copied; on the way, at random points of it, a worker or the broker is killed."""
+    dice = random.Random(seed)
+    points = sorted(dice.uniform(0.02, 0.95) * count for _ in range(kills))
+    copy = Copy(broker, command, workers)
+    watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": copy.group, "log_level": 0})
+    best, moved = -1, time.monotonic()
+    try:
+        while best < count:
+            time.sleep(0.02)
+            copy.look_after()
+            now = time.monotonic()
+            done = progress(watcher)
+            assert done < 0 or done >= best, f"committed offsets went back from {best} to {done}"
+            if done > best:
+                best, moved = done, now
+            assert now - moved < STALL_S, f"nothing moved for {STALL_S:.0f} s at {best} of {count}\n{copy.said()}"
+            if points and best >= points[0]:
+                points.pop(0)
+                copy.kills += 1
+                if dice.random() < 0.5:
+                    copy.kill(dice.randrange(workers))
+                else:
+                    broker.kill()
+                    broker.start()
+    finally:
+        copy.end()
+        watcher.close()
+    return copy
+
+
+def check_output(bootstrap: str, count: int) -> None:
+    """Each input once, in order for each key, and nothing else."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "checker",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition("output", index, 0) for index in range(PARTITIONS)])
+    found: dict[str, list[int]] = defaultdict(list)
+    ended = 0
+    deadline = time.monotonic() + 120
+    while ended < PARTITIONS:
+        assert time.monotonic() < deadline, "the output isn't stable: a transaction is open"
+        for message in consumer.consume(10_000, 1.0):
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended += 1
+                continue
+            value = (message.value() or b"").decode()
+            key, _, number = value[1:-1].partition(":")
+            assert value == f"<{key}:{number}>"
+            assert message.key() == key.encode()
+            found[key].append(int(number))
+    consumer.close()
+    for key in range(KEYS):
+        wanted = list(range(len(range(key, count, KEYS))))
+        assert found.pop(str(key), []) == wanted, f"key {key}"
+    assert not found
