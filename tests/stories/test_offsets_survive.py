@@ -20,7 +20,7 @@ from tidelog.wire.keys import ApiKey
 TOPIC = "logbook"
 GROUPS = 12
 KILLS = 4
-SETTINGS = {"offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "16384"}
+SETTINGS = {"offsets.topic.num.partitions": "3"}
 COME_AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -83,7 +83,8 @@ def test_no_committed_offset_goes_back_when_the_broker_is_killed(tmp_path: Path)
         with Connection(broker.bootstrap) as connection:
             asked = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
             connection.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [asked], "timeout_ms": 5000})
-            connection.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["crew-0"]})
+            found = connection.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["crew-0"]})
+            assert found.coordinators[0].error_code == 0
         for _ in range(KILLS):
             hands = [
                 threading.Thread(target=work, args=(broker.bootstrap, groups[number::3]), daemon=True)
