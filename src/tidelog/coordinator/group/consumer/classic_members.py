@@ -42,7 +42,7 @@ def join(
     client_id: str,
     client_host: str,
 ) -> Promise[JoinGroupResponse] | None:
-    """Also None where the group has no members, or goes back to the classic protocol by this: it is one then."""
+    """Also None where the group has no members: it isn't one of the consumer protocol any more then."""
     group_id = request.group_id
     group = shard.machine.newest.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
@@ -68,16 +68,9 @@ def join(
         return _failed_join(promise.error, request)
     if made.downgrade is not None:
         forget(shard, group_id)
-        stale = group.epoch > group.target_epoch
-        install(
-            coordinator,
-            shard,
-            made.downgrade.live,
-            "a static member came back to the classic protocol",
-            rebalance=stale,
-        )
-        request.member_id = made.response.member_id
-        return None
+        why = "a static member came back to the classic protocol"
+        install(coordinator, shard, made.downgrade.live, why, rebalance=group.epoch > group.target_epoch)
+        return _joined_there(coordinator, promise, request, version, caller)
     if made.member is not None:
         looked_at(live, scene, compared=made.compared)
         deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
@@ -86,6 +79,30 @@ def join(
         live.wake_by(deadlines.sync_s)
         keep(coordinator, shard, group_id, live)
     return promise
+
+
+def _joined_there(
+    coordinator: GroupCoordinator,
+    downgraded: Promise[JoinGroupResponse],
+    request: JoinGroupRequest,
+    version: int,
+    caller: Caller,
+) -> Promise[JoinGroupResponse]:
+    """The group is a classic one once that is committed, and the member is in it: it joins again, there."""
+    answer: Promise[JoinGroupResponse] = Promise()
+
+    def committed(promise: Promise[JoinGroupResponse]) -> None:
+        from tidelog.coordinator.group.classic.requests import join_group
+
+        if promise.error is None:
+            request.member_id = promise.result().member_id
+            there = join_group(coordinator, request, version, *caller)
+        else:
+            there = _failed_join(promise.error, request)
+        there.on_done(lambda done: answer.resolve(done.result()) if done.error is None else answer.fail(done.error))
+
+    downgraded.on_done(committed)
+    return answer
 
 
 def _failed_join(error: BaseException | None, request: JoinGroupRequest) -> Promise[JoinGroupResponse]:
