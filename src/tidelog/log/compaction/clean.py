@@ -1,4 +1,4 @@
-"""One cleaning: note where each key comes last, then write the segments anew, a group of them into one.
+"""One cleaning: note where each key comes last (keys.py), then write the segments anew, a group of them into one.
 
 The keys of the dirty part are held in memory, within `map_bytes`; where they don't fit, only as much of the log is
 cleaned as they reach, and the next cleaning goes on there. What is clean already is gone through too, since newer
@@ -10,18 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.log.aborted import AbortedIndexError, read_entries
+from tidelog.log.compaction.keys import Keys
 from tidelog.log.compaction.rewriting import Rewriting, control_type
 from tidelog.log.compaction.source import whole_batches
 from tidelog.log.compaction.target import Target
 from tidelog.log.compaction.task import Done, Failed
 from tidelog.log.compaction.transactions import Transactions
-from tidelog.log.compaction.walking import note_keys
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import decode_snapshot
 from tidelog.log.scan import BadBatch
 from tidelog.log.segment import OFFSET_SPAN_MAX
 from tidelog.wire.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
-from tidelog.wire.record import RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from tidelog.log.compaction.source import Found
     from tidelog.log.compaction.task import Report, Task
 
-KEY_BYTES = 192
-"""What a key takes in the map at most: itself or its digest, its offset, its share of the table and of its growth."""
 GROUP_SEGMENTS_MAX = 64
 """The loop renames the files of a whole group at once."""
 
@@ -62,69 +59,54 @@ class Cleaning:
 
     def run(self) -> Iterator[Report]:
         task = self._task
-        last: dict[bytes, int] = {}
-        latest = self._note_keys(last)
-        transactions = Transactions(self._aborted)
+        keys = self._note_keys()
         producers = dict(decode_snapshot(task.producers, "the producers")) if task.producers else {}
-        rewriting = Rewriting(task, last, latest, transactions, producers)
+        rewriting = Rewriting(task, keys, Transactions(self._aborted), producers)
         written = 0
-        cleaned = [(base, size) for base, size in task.segments if base <= latest]
+        cleaned = [(base, size) for base, size in task.segments if base <= keys.latest]
         for group in self.groups(cleaned):
             target = Target(self._disk, task, [base for base, _ in group], self._told)
             for base, size in group:
-                for found in self._batches(base, 0, size):
+                for found in self._batches(base, size):
                     rewriting.rewrite(found, target)
             yield target.finish()
             written += target.size
         yield Done(
-            clean_end=latest + 1,
+            clean_end=keys.latest + 1,
             bytes_read=self._read,
             bytes_written=written,
             records_read=rewriting.records_read,
             records_written=rewriting.records_written,
         )
 
-    # -- the keys
-
-    def _note_keys(self, last: dict[bytes, int]) -> int:
-        """Fill `last`; the offset up to which all keys are in it."""
+    def _note_keys(self) -> Keys:
+        """The keys of the dirty part, or of as much of it as fits; one batch at least."""
         task = self._task
+        keys = Keys(task.log_start)
         transactions = Transactions([entry for entry in self._aborted if entry.last_offset >= task.first_dirty])
-        keys_max = task.map_bytes // KEY_BYTES
         bases = [base for base, _ in task.segments]
-        first = max((n for n, base in enumerate(bases) if base <= task.first_dirty), default=0)
+        first = max((number for number, base in enumerate(bases) if base <= task.first_dirty), default=0)
         for base, size in task.segments[first:]:
-            for found in self._batches(base, 0, size):
+            for found in self._batches(base, size):
                 fields = found.fields
-                last_offset = fields[0] + fields[6]
+                attributes, last_offset, count = fields[5], fields[0] + fields[6], fields[12]
                 if last_offset < task.first_dirty:
                     continue
-                self._note(found, transactions, last)
-                if len(last) >= keys_max:
-                    return last_offset
-        return task.end - 1
-
-    def _note(self, found: Found, transactions: Transactions, last: dict[bytes, int]) -> None:
-        fields = found.fields
-        attributes, last_offset, count = fields[5], fields[0] + fields[6], fields[12]
-        if attributes & CONTROL_FLAG:
-            transactions.control(fields[9], last_offset, control_type(found) if count else None)
-            return
-        if attributes & TRANSACTIONAL_FLAG and transactions.data(fields[9], last_offset):
-            return
-        if not count:
-            return
-        data, start, end = found.records()
-        try:
-            note_keys(data, start, end, count, fields[0], self._task.first_dirty, last)
-        except RecordError as error:
-            raise found.bad(str(error)) from None
+                if attributes & CONTROL_FLAG:
+                    transactions.control(fields[9], last_offset, control_type(found) if count else None)
+                elif not (attributes & TRANSACTIONAL_FLAG and transactions.data(fields[9], last_offset)) and count:
+                    keys.note(found)
+                    if keys.memory_bytes >= task.map_bytes:
+                        keys.latest = last_offset
+                        return keys
+        keys.latest = task.end - 1
+        return keys
 
     # -- the files
 
-    def _batches(self, base: int, start: int, size: int) -> Iterator[Found]:
+    def _batches(self, base: int, size: int) -> Iterator[Found]:
         path = self._stem(base) + LOG
-        return whole_batches(self._disk.open(path), path, start, size, self._task.buffer_bytes, self._took)
+        return whole_batches(self._disk.open(path), path, size, self._task.buffer_bytes, self._took)
 
     def _took(self, count: int) -> None:
         self._read += count

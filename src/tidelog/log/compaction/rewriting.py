@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
-from tidelog.log.compaction.walking import Survivors, from_offset, newest, redate, survivors
+from tidelog.log.compaction.walking import Survivors, newest, redate, survivors
 from tidelog.wire.batch import (
     APPEND_TIME_FLAG,
     CODEC_MASK,
@@ -29,9 +29,9 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.compression import compress
 from tidelog.wire.errors import KafkaError
-from tidelog.wire.record import RecordError
 
 if TYPE_CHECKING:
+    from tidelog.log.compaction.keys import Keys
     from tidelog.log.compaction.source import Found
     from tidelog.log.compaction.target import Target
     from tidelog.log.compaction.task import Task
@@ -53,19 +53,11 @@ NOTHING = Kept(b"", Survivors([], 0, False), 0)
 
 
 class Rewriting:
-    """Goes through the batches of a log. `last` and `latest`: the keys that were noted, and up to which offset."""
+    """Goes through the batches of a log, from its first segment on, with the keys that were noted."""
 
-    def __init__(
-        self,
-        task: Task,
-        last: dict[bytes, int],
-        latest: int,
-        transactions: Transactions,
-        producers: dict[int, Producer],
-    ) -> None:
+    def __init__(self, task: Task, keys: Keys, transactions: Transactions, producers: dict[int, Producer]) -> None:
         self._task = task
-        self._last = last
-        self._latest = latest
+        self._keys = keys
         self._transactions = transactions
         self._producers = producers
         self._horizon = min(task.now_ms + task.delete_retention_ms, LONG_MAX)
@@ -110,20 +102,18 @@ class Rewriting:
         base, attributes, count = fields[0], fields[5], fields[12]
         last_offset = base + fields[6]
         if attributes & TRANSACTIONAL_FLAG and self._transactions.data(fields[9], last_offset):
+            assert not self._keys.noted(found), f"the batch at {base} was aborted after all"
             return NOTHING
         if last_offset < task.log_start or not count:
             return NOTHING
         horizon = fields[7] if attributes & DELETE_HORIZON_FLAG else None
         deletes = horizon is not None and horizon <= task.now_ms
         data, start, end = found.records()
-        try:
-            if base < task.log_start:
-                start, count = from_offset(data, start, end, count, task.log_start - base)
-            stays = survivors(data, start, end, count, base, self._latest, self._last, deletes=deletes)
-        except RecordError as error:
-            raise found.bad(str(error)) from None
-        dated = stays.tombstones and horizon is None and last_offset <= self._latest
-        return Kept(data, stays, self._horizon if dated else 0)
+        if last_offset > self._keys.latest:  # its keys weren't noted: it isn't this cleaning's
+            return Kept(data, Survivors([(start, end)], count, False), 0)
+        assert self._keys.noted(found) or last_offset < task.first_dirty, f"the batch at {base} was passed over"
+        stays = survivors(data, start, end, self._keys.fates(found, data, start, end), deletes=deletes)
+        return Kept(data, stays, self._horizon if stays.tombstones and horizon is None else 0)
 
     def _marker(self, found: Found, target: Target) -> Kept:
         """The same of a control batch. Its one record stays or goes as a whole."""

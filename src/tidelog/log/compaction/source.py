@@ -44,11 +44,9 @@ class Found(NamedTuple):
         return BadBatch(self.path, self.pos, f"the batch at offset {self.fields[0]}: {reason}")
 
 
-def whole_batches(
-    file: File, path: str, pos: int, end: int, buffer_bytes: int, took: Callable[[int], None]
-) -> Iterator[Found]:
-    """The batches in [pos, end). `took` is told of the bytes that were read. Raises BadBatch at what is none."""
-    want = buffer_bytes
+def whole_batches(file: File, path: str, end: int, buffer_bytes: int, took: Callable[[int], None]) -> Iterator[Found]:
+    """The batches in [0, end). `took` is told of the bytes that were read. Raises BadBatch at what is none."""
+    pos, want = 0, buffer_bytes
     unpack = HEADER.unpack_from
     while pos < end:
         count = min(want, end - pos)

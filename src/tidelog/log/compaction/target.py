@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from tidelog.log.compaction.task import Task
 
 WRITE_BYTES = 1 << 20
-SYNC_BYTES = 16 << 20
-"""So much is synced at a time: one sync of a whole gigabyte would hold up those of the broker."""
+"""So much is written and synced at a time: one sync of a whole gigabyte would hold up those of the broker."""
 
 
 def cleaned_path(folder: str, base: int, token: str, suffix: str) -> str:
@@ -38,7 +37,6 @@ class Target:
         self._file.truncate(0)
         self._parts: list[bytes | bytearray] = []
         self._waiting = 0  # bytes in parts
-        self._unsynced = 0
         self._offsets = OffsetIndex(bases[0])
         self._times = TimeIndex(bases[0])
         self._index_next = task.index_interval_bytes
@@ -70,16 +68,11 @@ class Target:
     def _flush(self) -> None:
         self._file.append(b"".join(self._parts))
         self._took(self._waiting)
-        self._unsynced += self._waiting
         self._parts, self._waiting = [], 0
-        if self._unsynced >= SYNC_BYTES:
-            self._file.sync()
-            self._unsynced = 0
+        self._file.sync()
 
     def finish(self) -> Replacement:
-        if self._parts:
-            self._flush()
-        self._file.sync()
+        self._flush()
         self._times.add(self._newest, self._newest_offset)
         contents = {OFFSET_INDEX: self._offsets.unsaved()[1], TIME_INDEX: self._times.unsaved()[1]}
         indexed = [f"{self._task.folder}/{segment_stem(base)}{TXN_INDEX}" for base in self._bases]

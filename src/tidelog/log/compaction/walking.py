@@ -1,6 +1,7 @@
 """The records of one batch, walked for compaction: their keys noted, those that stay found, dates moved.
 
-The loops that compaction spends its time in. A record is only looked at as far as its key, and copied as it is.
+The loops that compaction spends its time in: each step of one counts a million times. A record is looked at no further
+than its key, and copied as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ RAW_KEY_TWICE = 2 * RAW_KEY_BYTES
 
 NULL = 1
 """The length of a key or value that is null, as a varint."""
+
+STAYS, SUPERSEDED, TOMBSTONE = range(3)
+"""The fate of a record whose key was noted."""
 
 _LONG_LIMIT = 1 << 63
 
@@ -39,164 +43,180 @@ def short_key(key: bytes) -> bytes:
     return blake2b(key, digest_size=RAW_KEY_BYTES).digest()
 
 
-def note_keys(data: bytes, pos: int, end: int, count: int, base: int, least: int, last: dict[bytes, int]) -> None:
-    """Note in `last` at which offset each key comes last, of records from offset `least` on. Raises RecordError."""
-    least = (least - base) * 2
+def note_keys(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int], fates: bytearray) -> None:
+    """Number the records on, from `len(fates)`; note in `last` which of each key is the last one. Raises RecordError.
+
+    A record without a key has no place in a compacted log.
+    """
+    first = len(fates)
+    fates.extend(bytes(count))
     stop = pos
     try:
-        for _ in range(count):
+        for number in range(first, first + count):
             pos = stop
             size = data[pos]
             if size < 128:
-                pos += 1
+                at = pos + 2
+                stop = pos + 1 + (size >> 1)
             elif (more := data[pos + 1]) < 128:
-                size += (more << 7) - 128
-                pos += 2
+                at = pos + 3
+                stop = pos + 2 + (size + (more << 7) - 128 >> 1)
             else:
-                size, pos = _long(data, pos, end)
-            stop = pos + (size >> 1)
-            at = pos + 2
-            if data[at - 1] > 127:  # the timestamp
-                while data[at] > 127:
-                    at += 1
+                size, at = _long(data, pos, end)
+                stop = at + (size >> 1)
                 at += 1
-            delta = data[at]
-            if delta < 128:
+            while data[at] > 127:  # the timestamp
                 at += 1
-            elif (more := data[at + 1]) < 128:
-                delta += (more << 7) - 128
-                at += 2
-            else:
-                delta, at = _long(data, at, stop)
-            length = data[at]
+            at += 1
+            while data[at] > 127:  # the offset
+                at += 1
+            length = data[at + 1]
             if length == NULL:
+                fates[number] = SUPERSEDED
                 continue
             if length < 128:
-                at += 1
+                at += 2
             else:
-                length, at = _long(data, at, stop)
+                length, at = _long(data, at + 1, stop)
             behind = at + (length >> 1)
             if behind >= stop or length & 1:
                 raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
-            if delta >= least:
-                key = data[at:behind]
-                last[key if length < RAW_KEY_TWICE else short_key(key)] = base + (delta >> 1)
+            key = data[at:behind]
+            if length >= RAW_KEY_TWICE:
+                key = short_key(key)
+            before = last.setdefault(key, number)
+            if before != number:
+                fates[before] = SUPERSEDED
+                last[key] = number
+            if data[behind] == NULL:
+                fates[number] = TOMBSTONE
     except (IndexError, VarintError, RecordError) as error:
         raise RecordError(f"the record at byte {pos}: {error}") from None
     if stop != end:
         raise RecordError(f"{count} records end at byte {stop} where {end} is their end")
 
 
-def survivors(
-    data: bytes, pos: int, end: int, count: int, base: int, latest: int, last: dict[bytes, int], *, deletes: bool
-) -> Survivors:
-    """Which of the records stay: those above `latest`, and the last of each key; with `deletes` no tombstones.
-
-    A record without a key has no place in a compacted log. Raises RecordError.
-    """
+def survivors(data: bytes, pos: int, end: int, fates: bytes | bytearray, *, deletes: bool) -> Survivors:
+    """Which records of a batch stay whose keys were noted, with these fates; with `deletes` no tombstones."""
+    tombstones = TOMBSTONE in fates
+    gone = fates.count(SUPERSEDED) + (fates.count(TOMBSTONE) if deletes else 0)
+    if not gone:
+        return Survivors([(pos, end)], len(fates), tombstones)
+    if gone == len(fates):
+        return Survivors([], 0, False)
     pieces: list[tuple[int, int]] = []
     from_pos = -1  # where the piece begins that is being gathered
-    kept = 0
-    tombstones = False
-    find = last.get
-    stop = pos
-    try:
-        for _ in range(count):
-            begin = pos = stop
-            size = data[pos]
-            if size < 128:
-                pos += 1
-            elif (more := data[pos + 1]) < 128:
-                size += (more << 7) - 128
-                pos += 2
-            else:
-                size, pos = _long(data, pos, end)
-            stop = pos + (size >> 1)
-            at = pos + 2
-            if data[at - 1] > 127:  # the timestamp
-                while data[at] > 127:
-                    at += 1
-                at += 1
-            delta = data[at]
-            if delta < 128:
-                at += 1
-            elif (more := data[at + 1]) < 128:
-                delta += (more << 7) - 128
-                at += 2
-            else:
-                delta, at = _long(data, at, stop)
-            offset = base + (delta >> 1)
-            length = data[at]
-            if length < 128:
-                at += 1
-            else:
-                length, at = _long(data, at, stop)
-            behind = at + (length >> 1)
-            if behind >= stop or (length & 1 and length != NULL):
-                raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
-            if length != NULL:
-                key = data[at:behind]
-                stays = offset >= find(key if length < RAW_KEY_TWICE else short_key(key), -1) or offset > latest
-                if data[behind] == NULL and stays:
-                    stays = not deletes or offset > latest
-                    tombstones = tombstones or stays
-            else:
-                stays = offset > latest
-            if stays:
-                kept += 1
-                if from_pos < 0:
-                    from_pos = begin
-            elif from_pos >= 0:
+    for fate in fates:
+        begin = pos
+        size = data[pos]
+        if size < 128:
+            pos += 1 + (size >> 1)
+        elif (more := data[pos + 1]) < 128:
+            pos += 2 + (size + (more << 7) - 128 >> 1)
+        else:
+            size, pos = _long(data, pos, end)
+            pos += size >> 1
+        if fate == SUPERSEDED or (fate and deletes):
+            if from_pos >= 0:
                 pieces.append((from_pos, begin))
                 from_pos = -1
+        elif from_pos < 0:
+            from_pos = begin
+    if from_pos >= 0:
+        pieces.append((from_pos, end))
+    return Survivors(pieces, len(fates) - gone, tombstones and not deletes)
+
+
+def fates_of(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int]) -> bytearray:
+    """The fates of records that come before all that were noted: superseded where their key was. Raises RecordError."""
+    fates = bytearray(count)
+    stop = pos
+    try:
+        for number in range(count):
+            pos = stop
+            size = data[pos]
+            if size < 128:
+                at = pos + 2
+                stop = pos + 1 + (size >> 1)
+            elif (more := data[pos + 1]) < 128:
+                at = pos + 3
+                stop = pos + 2 + (size + (more << 7) - 128 >> 1)
+            else:
+                size, at = _long(data, pos, end)
+                stop = at + (size >> 1)
+                at += 1
+            while data[at] > 127:  # the timestamp
+                at += 1
+            at += 1
+            while data[at] > 127:  # the offset
+                at += 1
+            length = data[at + 1]
+            if length == NULL:
+                fates[number] = SUPERSEDED
+                continue
+            if length < 128:
+                at += 2
+            else:
+                length, at = _long(data, at + 1, stop)
+            behind = at + (length >> 1)
+            if behind >= stop or length & 1:
+                raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
+            key = data[at:behind]
+            if (key if length < RAW_KEY_TWICE else short_key(key)) in last:
+                fates[number] = SUPERSEDED
+            elif data[behind] == NULL:
+                fates[number] = TOMBSTONE
     except (IndexError, VarintError, RecordError) as error:
         raise RecordError(f"the record at byte {pos}: {error}") from None
     if stop != end:
         raise RecordError(f"{count} records end at byte {stop} where {end} is their end")
-    if from_pos >= 0:
-        pieces.append((from_pos, end))
-    return Survivors(pieces, kept, tombstones)
+    return fates
 
 
-def _long(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """(twice the number, the position behind it) of a length or delta of any size; negative ones have no place here."""
-    value, pos = varint.decode(data, pos, end)
-    if value < 0:
-        raise RecordError(f"a length or an offset of {value}")
-    return value * 2, pos
-
-
-def from_offset(data: bytes, pos: int, end: int, count: int, least_delta: int) -> tuple[int, int]:
-    """(position, records left) from the first record on whose offset delta is `least_delta` or more."""
+def below(data: bytes, pos: int, end: int, count: int, least_delta: int) -> tuple[int, int]:
+    """How many records come before the first whose offset delta is `least_delta` or more, and where that one begins."""
     decode = varint.decode
     try:
-        for index in range(count):
+        for number in range(count):
             size, at = decode(data, pos, end)
             stop = at + size
             _, at = decode(data, at + 1, stop, 64)
             delta, _ = decode(data, at, stop)
             if delta >= least_delta:
-                return pos, count - index
+                return number, pos
             if not pos < stop <= end:
-                raise RecordError(f"record {index} claims {size} bytes where {end - pos} are left")
+                raise RecordError(f"record {number} claims {size} bytes where {end - pos} are left")
             pos = stop
     except (IndexError, VarintError) as error:
         raise RecordError(f"the records are cut off: {error}") from None
-    return end, 0
+    return count, end
+
+
+def _long(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """(twice the number, the position behind it) of a length of any size; negative ones have no place here."""
+    value, pos = varint.decode(data, pos, end)
+    if value < 0:
+        raise RecordError(f"a length of {value}")
+    return value * 2, pos
 
 
 def newest(data: bytes, pieces: list[tuple[int, int]], base_timestamp: int) -> int:
     """The newest timestamp of the records in these pieces of a section that was walked before."""
     decode = varint.decode
-    found = -1
+    least = found = -1 - base_timestamp  # as a delta
     for pos, end in pieces:
         while pos < end:
-            size, pos = decode(data, pos, end)
-            stamp = _wrapped(base_timestamp + decode(data, pos + 1, end, 64)[0])
-            if stamp > found:
-                found = stamp
-            pos += size
-    return found
+            size = data[pos]
+            if size < 128:
+                pos += 1
+            else:
+                size, pos = _long(data, pos, end)
+            delta = data[pos + 1]
+            delta = delta >> 1 ^ -(delta & 1) if delta < 128 else decode(data, pos + 1, end, 64)[0]
+            if delta > found:
+                found = delta
+            pos += size >> 1
+    return -1 if found == least else _wrapped(base_timestamp + found)
 
 
 def redate(data: bytes, pieces: list[tuple[int, int]], shift: int) -> bytes:
