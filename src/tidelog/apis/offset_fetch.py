@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.lookup import NO_OFFSET, Asked, Found, fetch
+from tidelog.coordinator.group.lookup import NO_OFFSET, Asked, FoundTopic, fetch
 from tidelog.env.promise import Promise, gather
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.offset_fetch import (
@@ -57,13 +57,13 @@ def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: boo
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     asked, unknown = _named(image, group, by_id)
 
-    def answer(promise: Promise[list[Found]]) -> OffsetFetchResponseGroup:
+    def answer(promise: Promise[list[FoundTopic]]) -> OffsetFetchResponseGroup:
         error = promise.error
         if error is None:
             found = promise.result()
             if by_id and asked is None:
                 found = _with_ids(image, found)
-            return OffsetFetchResponseGroup(group_id=group.group_id, topics=[*_by_topic(found), *unknown])
+            return OffsetFetchResponseGroup(group_id=group.group_id, topics=[*map(_told, found), *unknown])
         if not isinstance(error, KafkaError):
             raise error
         return _refused(group, error.code, context.version)
@@ -78,7 +78,7 @@ def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: boo
             require_stable=require_stable,
         )
     except KafkaError as error:
-        looked_up = Promise[list[Found]].failed(error)
+        looked_up = Promise[list[FoundTopic]].failed(error)
     return looked_up.then(answer)
 
 
@@ -102,21 +102,17 @@ def _named(
     return asked, unknown
 
 
-def _with_ids(image: ClusterImage, found: list[Found]) -> list[Found]:
+def _with_ids(image: ClusterImage, found: list[FoundTopic]) -> list[FoundTopic]:
     """Topics that aren't there any more have no id to be named by, and are left out."""
     topics = image.topics
-    return [one._replace(topic_id=topics[one.topic].id) for one in found if one.topic in topics]
+    return [one._replace(id=topics[one.name].id) for one in found if one.name in topics]
 
 
-def _by_topic(found: list[Found]) -> list[OffsetFetchResponseTopics]:
-    """Neighbours of one topic together, in their order."""
-    topics: list[OffsetFetchResponseTopics] = []
-    last: OffsetFetchResponseTopics | None = None
-    for name, topic_id, partition, committed, code in found:
-        if last is None or last.name != name:
-            last = OffsetFetchResponseTopics(name=name, topic_id=topic_id)
-            topics.append(last)
-        last.partitions.append(
+def _told(topic: FoundTopic) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[
             OffsetFetchResponsePartitions(
                 partition_index=partition,
                 committed_offset=committed.offset,
@@ -124,8 +120,9 @@ def _by_topic(found: list[Found]) -> list[OffsetFetchResponseTopics]:
                 metadata=committed.metadata,
                 error_code=code,
             )
-        )
-    return topics
+            for partition, committed, code in topic.partitions
+        ],
+    )
 
 
 def _refused(group: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:

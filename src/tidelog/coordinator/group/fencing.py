@@ -60,9 +60,8 @@ def check_commit(
         check_classic(live, member.member_id, member.instance_id, member.generation, transactional=transactional)
         if not transactional:
             note_commit(live, member.member_id, Moment(shard.clock.monotonic() * 1000, now_ms))
-    elif not member.is_anonymous:
-        exists = live is not None or group is not None or group_id in state.offsets or group_id in state.writers
-        if member.generation < 0 or exists:
+    elif member.generation >= 0:
+        if live is not None or group is not None or group_id in state.offsets or group_id in state.writers:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no members")
         known = version >= FIRST_WITH_EPOCHS and not transactional
         code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION

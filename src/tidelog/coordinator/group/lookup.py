@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.coordinator.group.fencing import check_fetch
+from tidelog.coordinator.group.removal import pending_partitions
 from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
@@ -14,19 +15,23 @@ from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
-    from tidelog.coordinator.group.state import GroupsState
+    from tidelog.coordinator.group.state import GroupsState, Offsets, TopicPartition
 
 NO_OFFSET = CommittedOffset(-1)
 
 
 class Found(NamedTuple):
-    """`committed` is NO_OFFSET where nothing was committed."""
+    """One partition; `committed` is NO_OFFSET where nothing was committed."""
 
-    topic: str
-    topic_id: bytes
     partition: int
     committed: CommittedOffset
     code: ErrorCode = ErrorCode.NONE
+
+
+class FoundTopic(NamedTuple):
+    name: str
+    id: bytes
+    partitions: list[Found]
 
 
 Asked = Sequence[tuple[str, bytes, Sequence[int]]]
@@ -41,14 +46,14 @@ def fetch(
     asked: Asked | None,
     *,
     require_stable: bool,
-) -> Promise[list[Found]]:
+) -> Promise[list[FoundTopic]]:
     """What was asked for, or everything (None), in order. Fails as a whole where the member is refused.
 
     `require_stable` also waits for commits that are on their way, and marks what an open transaction may yet change.
     """
     shard = coordinator.shards.of(group_id)
 
-    def look(state: GroupsState, stable: bool) -> list[Found]:
+    def look(state: GroupsState, stable: bool) -> list[FoundTopic]:
         group = state.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             check_fetch(group, member_id, member_epoch)
@@ -56,33 +61,31 @@ def fetch(
 
     if require_stable:
         return shard.submit(lambda state, _: ((), look(state, True)))
-    return Promise[list[Found]].resolved(look(shard.state, False))
+    return Promise[list[FoundTopic]].resolved(look(shard.state, False))
 
 
-def _look(state: GroupsState, group_id: str, asked: Asked | None, stable: bool) -> list[Found]:
+def _look(state: GroupsState, group_id: str, asked: Asked | None, stable: bool) -> list[FoundTopic]:
     offsets = state.offsets.get(group_id, NO_OFFSETS)
-    unstable = _pending(state, group_id) if stable else frozenset[tuple[str, int]]()
-    found: list[Found] = []
+    unstable: set[TopicPartition] = pending_partitions(state, group_id) if stable else set()
     if asked is None:
-        for (topic, partition), committed in sorted(offsets.items()):
-            if (topic, partition) in unstable:
-                found.append(Found(topic, ZERO_UUID, partition, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            else:
-                found.append(Found(topic, ZERO_UUID, partition, committed))
-        return found
+        asked = _everything(offsets)
+    found: list[FoundTopic] = []
     for topic, topic_id, partitions in asked:
+        answers: list[Found] = []
         for partition in partitions:
             committed = offsets.get((topic, partition), NO_OFFSET)
             if (topic, partition) in unstable:
-                found.append(Found(topic, topic_id, partition, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                answers.append(Found(partition, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif topic_id not in (ZERO_UUID, committed.topic_id) and committed.topic_id != ZERO_UUID:
-                found.append(Found(topic, topic_id, partition, NO_OFFSET))  # of a topic that had this name before
+                answers.append(Found(partition, NO_OFFSET))  # of a topic that had this name before
             else:
-                found.append(Found(topic, topic_id, partition, committed))
+                answers.append(Found(partition, committed))
+        found.append(FoundTopic(topic, topic_id, answers))
     return found
 
 
-def _pending(state: GroupsState, group_id: str) -> frozenset[tuple[str, int]]:
-    """Partitions whose offsets an open transaction will change if it is committed."""
-    writers = state.writers.get(group_id, ())
-    return frozenset(partition for producer_id in writers for partition in state.pending[producer_id][group_id])
+def _everything(offsets: Offsets) -> Asked:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(offsets):
+        by_topic.setdefault(topic, []).append(partition)
+    return [(topic, ZERO_UUID, partitions) for topic, partitions in by_topic.items()]
