@@ -124,8 +124,11 @@ def _group_entries(context: Context, name: str) -> Iterable[DescribeConfigsResou
     """Every setting of a group, whether there is one of that name or not."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    broker = context.services.config
     own = context.services.metadata.image.configs.get((GROUP_RESOURCE, name), {})
+    return _all_of_group(context.services.config, own)
+
+
+def _all_of_group(broker: BrokerConfig, own: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
     values = resolve_group(own, broker)
     for setting in GroupConfig.SETTINGS.values():
         text = setting.text(getattr(values, setting.attribute))
