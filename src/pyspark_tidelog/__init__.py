@@ -1,0 +1,5 @@
+"""Where Spark looks for `format("tidelog")`: it imports every installed package named pyspark_* by itself."""
+
+from tidelog.spark.source import TidelogSource as DefaultSource
+
+__all__ = ["DefaultSource"]

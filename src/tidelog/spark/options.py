@@ -1,0 +1,293 @@
+"""The options of `format("tidelog")`: the names and rules of Spark's own Kafka source, read and checked at once.
+
+Kafka's own settings carry the prefix `kafka.`, as in `kafka.bootstrap.servers`. Names are told apart without case.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from tidelog.rpc.address import addresses
+from tidelog.rpc.fetch import FETCH_BYTES, FETCH_BYTES_MAX
+from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.rpc.options import Options
+
+NAMES = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "groupIdPrefix",
+    "initialOffsetsPath",
+    "progressPath",
+    "topic",
+)
+KNOWN = {name.lower(): name for name in NAMES}
+CONNECTOR_ONLY = ("kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms")
+"""Options of Spark's source that have no use here; taken without effect, so that moving is one word."""
+FORBIDDEN = {
+    "auto.offset.reset": "use startingOffsets instead",
+    "key.deserializer": "keys are bytes; cast them in Spark",
+    "value.deserializer": "values are bytes; cast them in Spark",
+    "enable.auto.commit": "offsets live in Spark's checkpoint",
+    "interceptor.classes": "they would change what is read",
+}
+DELAY_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+Offsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where to start or end: at an end of each partition, at named offsets, or at times (ms)."""
+
+    kind: Literal["earliest", "latest", "offsets", "times", "time"]
+    places: Offsets = field(default_factory=dict[str, dict[int, int]])
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    bootstrap: str
+    rpc: Options
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[tuple[str, int], ...] = ()
+    start: Spot = Spot("earliest")
+    end: Spot = Spot("latest")
+    unmatched_start: Literal["error", "latest"] = "error"
+    max_per_trigger: int | None = None
+    min_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    min_partitions: int | None = None
+    max_records: int | None = None
+    fail_on_loss: bool = True
+    headers: bool = False
+    isolation: int = READ_UNCOMMITTED
+    group: str | None = None
+    fetch_bytes: int = FETCH_BYTES
+    initial_offsets_path: str | None = None
+    progress_path: str | None = None
+
+    @property
+    def committed(self) -> bool:
+        return self.isolation == READ_COMMITTED
+
+
+class OptionError(ValueError):
+    """An option that can't be: which, what it was, and what is expected."""
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """All options at once; OptionError names the first that is wrong."""
+    options = {name.lower(): value for name, value in given.items()}
+    _check_names(options)
+    kafka = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
+    bootstrap = kafka.get("bootstrap.servers", "")
+    try:
+        addresses(bootstrap)
+    except ValueError as error:
+        raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
+    topics, pattern, assigned = _subscription(options)
+    group = kafka.get("group.id") or options.get("groupidprefix")
+    try:
+        rpc = Options.from_kafka({"client.id": "tidelog-spark", **kafka})
+    except ValueError as error:
+        raise OptionError(f"option kafka.{error}") from None
+    return SourceOptions(
+        bootstrap=bootstrap,
+        rpc=rpc,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        start=_start(options, streaming),
+        end=_end(options, streaming),
+        unmatched_start=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")),
+        max_per_trigger=_count(options, "maxOffsetsPerTrigger"),
+        min_per_trigger=_count(options, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_delay_ms(options.get("maxtriggerdelay", "15m")),
+        min_partitions=_count(options, "minPartitions"),
+        max_records=_count(options, "maxRecordsPerPartition"),
+        fail_on_loss=_flag(options, "failOnDataLoss", True),
+        headers=_flag(options, "includeHeaders", False),
+        isolation=_isolation(kafka),
+        group=group,
+        fetch_bytes=min(_positive(kafka, "max.partition.fetch.bytes", FETCH_BYTES), FETCH_BYTES_MAX),
+        initial_offsets_path=options.get("initialoffsetspath"),
+        progress_path=options.get("progresspath"),
+    )
+
+
+def _check_names(options: Mapping[str, str]) -> None:
+    for name in options:
+        if name.startswith("kafka."):
+            why = FORBIDDEN.get(name[6:])
+            if why:
+                raise OptionError(f"option {name} is not supported: {why}")
+        elif name not in KNOWN and name not in CONNECTOR_ONLY and name not in ("path", "checkpointlocation"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, KNOWN, 1)
+            raise OptionError(
+                f"unknown option {name}"
+                + (f"; did you mean {KNOWN[close[0]]}?" if close else f"; there are {', '.join(NAMES)} and kafka.*")
+            )
+
+
+def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[tuple[str, int], ...]]:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
+    if len(given) != 1:
+        found = f", not {' and '.join(given)} together" if given else ""
+        raise OptionError(f"one of the options subscribe, subscribePattern and assign is needed{found}")
+    text = options[given[0].lower()].strip()
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise OptionError("option subscribe names no topic: write subscribe=orders, or orders,payments")
+        return topics, None, ()
+    if given[0] == "subscribePattern":
+        compiled(text)
+        return (), text, ()
+    read = _json("assign", text, '{"orders":[0,1]}')
+    places = tuple((topic, partition) for topic, partitions in read.items() for partition in _whole_numbers(partitions))
+    if not places:
+        raise OptionError('option assign names no partition: write {"orders":[0,1]}')
+    return (), None, places
+
+
+def compiled(pattern: str) -> Any:
+    """The pattern of topics, which never takes long to match, whatever it is."""
+    import re2
+
+    library: Any = re2
+    quiet = library.Options()
+    quiet.log_errors = False
+    try:
+        return library.compile(pattern, quiet)
+    except library.error as error:
+        raise OptionError(f"option subscribePattern: {pattern!r} is no regular expression: {error}") from None
+
+
+def _whole_numbers(value: Any) -> list[int]:
+    numbers = cast("list[Any]", value) if isinstance(value, list) else [None]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise OptionError(f'option assign: {value!r} is no list of partitions; write {{"orders":[0,1]}}')
+    return cast("list[int]", numbers)
+
+
+def _start(options: Mapping[str, str], streaming: bool) -> Spot:
+    spot = _spot(options, "starting", "latest" if streaming else "earliest")
+    if not streaming and (spot.kind == "latest" or any(LATEST in at.values() for at in spot.places.values())):
+        raise OptionError("option startingOffsets: a batch query can't start at latest; there would be nothing to read")
+    return spot
+
+
+def _end(options: Mapping[str, str], streaming: bool) -> Spot:
+    if streaming:
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if name.lower() in options:
+                raise OptionError(f"option {name} is for batch queries; a stream has no end")
+        return Spot("latest")
+    spot = _spot(options, "ending", "latest")
+    if spot.kind == "earliest" or any(EARLIEST in at.values() for at in spot.places.values()):
+        raise OptionError("option endingOffsets: a batch query can't end at earliest; there would be nothing to read")
+    return spot
+
+
+def _spot(options: Mapping[str, str], side: str, default: str) -> Spot:
+    """A time for all partitions goes before times by partition, and those before offsets, as in Spark."""
+    if f"{side}timestamp" in options:
+        text = options[f"{side}timestamp"]
+        if not text.strip().isdecimal():
+            raise OptionError(f"option {side}Timestamp: {text!r} is no time in milliseconds since 1970")
+        return Spot("time", time_ms=int(text))
+    by_time = f"{side}offsetsbytimestamp"
+    if by_time in options:
+        return Spot("times", places=_offsets(f"{side}OffsetsByTimestamp", options[by_time], least=0))
+    name = f"{side}Offsets"
+    text = options.get(name.lower(), default).strip()
+    if text.lower() == "earliest":
+        return Spot("earliest")
+    if text.lower() == "latest":
+        return Spot("latest")
+    return Spot("offsets", places=_offsets(name, text, least=EARLIEST))
+
+
+def _offsets(name: str, text: str, least: int) -> Offsets:
+    example = '{"orders":{"0":23,"1":-1}}'
+    found: Offsets = {}
+    for topic, places in _json(name, text, example).items():
+        if not isinstance(places, dict):
+            raise OptionError(f"option {name}: {topic} has {places!r} where partitions are expected; write {example}")
+        for partition, offset in cast("dict[str, Any]", places).items():
+            if not partition.isdecimal() or type(offset) is not int or offset < least:
+                raise OptionError(f"option {name}: {topic}-{partition} has {offset!r}; write {example}")
+            found.setdefault(topic, {})[int(partition)] = offset
+    return found
+
+
+def _json(name: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise OptionError(f"option {name}: {text!r} is neither a word that is known here nor JSON; write {example}")
+    return cast("dict[str, Any]", read)
+
+
+def _choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> Any:
+    text = options.get(name.lower(), allowed[0]).lower()
+    if text not in allowed:
+        raise OptionError(f"option {name}: {text!r} is not one of {', '.join(allowed)}")
+    return text
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    return _positive(options, name, 0) or None
+
+
+def _positive(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise OptionError(f"option {name}: {text!r} is no number above 0")
+    return int(text)
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"option {name}: {text!r} is neither true nor false")
+    return text == "true"
+
+
+def _isolation(kafka: Mapping[str, str]) -> int:
+    text = kafka.get("isolation.level", "read_uncommitted").lower()
+    levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+    if text not in levels:
+        raise OptionError(f"option kafka.isolation.level: {text!r} is neither read_committed nor read_uncommitted")
+    return levels[text]
+
+
+def _delay_ms(text: str) -> int:
+    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text.strip()[len(number) :].strip() or "s"
+    if not number.isdecimal() or unit not in DELAY_UNITS:
+        raise OptionError(f"option maxTriggerDelay: {text!r} is no time; write 15m, 30s or 1h")
+    return int(number) * DELAY_UNITS[unit]

@@ -1,0 +1,79 @@
+"""What each micro-batch did: rows, bytes, lag. A line in the log, and a small file that others may look at."""
+
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger("tidelog.spark")
+
+
+class Progress:
+    """The driver's side: `progress.json` in a folder, replaced at once, with what tasks left beside it summed up."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        if self._folder is not None:
+            (self._folder / "tasks").mkdir(parents=True, exist_ok=True)
+        self._began = time.time()
+        self._batches = 0
+
+    def planned(self, records: int, tasks: int, lag: int, end: dict[str, dict[str, int]]) -> None:
+        """A micro-batch was planned: `records` offsets in `tasks` tasks, `lag` more are waiting behind it."""
+        self._batches += 1
+        logger.info("micro-batch of %d offsets in %d tasks, %d behind", records, tasks, lag)
+        self._write({"planned": records, "tasks": tasks, "lag": lag, "end": end})
+
+    def committed(self, end: dict[str, dict[str, int]]) -> None:
+        """Spark is done with everything before `end`."""
+        rows, size = self._gathered()
+        told: dict[str, Any] = {"committed": end}
+        if rows is not None:
+            told |= {"rows": rows, "bytes": size}
+            logger.info("micro-batch done: %d rows, %d bytes", rows, size)
+        self._write(told)
+
+    def _gathered(self) -> tuple[int | None, int | None]:
+        if self._folder is None:
+            return None, None
+        rows = size = 0
+        for file in (self._folder / "tasks").glob("*.json"):
+            try:
+                told = json.loads(file.read_text())
+                rows, size = rows + told["rows"], size + told["bytes"]
+                file.unlink()
+            except (OSError, ValueError, KeyError):
+                continue
+        return rows, size
+
+    def _write(self, told: dict[str, Any]) -> None:
+        if self._folder is None:
+            return
+        file = self._folder / "progress.json"
+        try:
+            known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+            known |= {**told, "batches": self._batches, "since": self._began, "at": time.time()}
+            write_file(file, json.dumps(known))
+        except (OSError, ValueError) as error:
+            logger.warning("the progress file %s can't be written: %s", file, error)
+
+
+def task_done(folder: str | None, name: str, rows: int, size: int) -> None:
+    """A task's side: what it read, where the folder can be seen from here. Attempts overwrite each other."""
+    if folder is None:
+        return
+    place = Path(folder, "tasks")
+    try:
+        if place.is_dir():
+            write_file(place / f"{name}.json", json.dumps({"rows": rows, "bytes": size}))
+    except OSError:
+        return
+
+
+def write_file(file: Path, text: str) -> None:
+    """Replace a file at once: a reader sees the old or the new."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    beside.write_text(text)
+    os.replace(beside, file)

@@ -1,0 +1,256 @@
+"""`spark.read.format("tidelog")` and `spark.readStream.format("tidelog")`: PySpark's data source API on rpc/."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidelog.rpc import Cluster
+from tidelog.rpc.errors import Unreachable, Unsupported
+from tidelog.rpc.groups import commit_offsets
+from tidelog.spark import plan
+from tidelog.spark.lookup import Lookup
+from tidelog.spark.options import SourceOptions, read_options
+from tidelog.spark.plan import OffsetRange, Offsets
+from tidelog.spark.progress import Progress, task_done, write_file
+from tidelog.spark.push import Narrowed
+from tidelog.spark.reader import DataLost, read_range
+from tidelog.spark.schema import schema
+from tidelog.wire.errors import KafkaError
+
+logger = logging.getLogger("tidelog.spark")
+
+Json = dict[str, dict[str, int]]
+
+
+@dataclass
+class TaskRanges(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[OffsetRange, ...]
+
+    @property
+    def name(self) -> str:
+        first, last = self.ranges[0], self.ranges[-1]
+        return f"{first.topic}-{first.partition}-{first.start}-{last.topic}-{last.partition}-{last.end}"
+
+
+class TidelogSource(DataSource):
+    """Topics as tables. Options and columns are those of Spark's own Kafka source; docs/pipelines/source.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        return schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
+
+    def reader(self, schema: StructType) -> "TopicReader":
+        return TopicReader(read_options(self._given(), streaming=False))
+
+    def streamReader(self, schema: StructType) -> "TopicStreamReader":
+        return TopicStreamReader(read_options(self._given(), streaming=True))
+
+    def _given(self) -> dict[str, str]:
+        return {str(name): str(value) for name, value in self.options.items()}
+
+
+class _Reading:
+    """What batch and stream have in common: the tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, TaskRanges)
+        rows = size = 0
+        for each in partition.ranges:
+            for batch in read_range(self._options, each):
+                rows += batch.num_rows
+                size += batch.nbytes
+                yield batch
+        task_done(self._options.progress_path, partition.name, rows, size)
+
+    def _tasks(self, start: Offsets, end: Offsets) -> list[TaskRanges]:
+        parts = plan.split(plan.ranges(start, end), self._options.min_partitions, self._options.max_records)
+        small = 0 if self._options.min_partitions or self._options.max_records else plan.SMALL_RANGE_RECORDS
+        return [TaskRanges(each) for each in plan.shared(parts, small)]
+
+
+class TopicReader(_Reading, DataSourceReader):
+    """A batch query: what lies between two sets of offsets when it is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._narrowed = Narrowed()
+        # Spark refuses a reader whose class has pushFilters while filter pushdown is off, as it is by default, by
+        # comparing __func__. What is called when it is on is this object.
+        self.pushFilters: Any = _Pushing(self._narrowed)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, narrowed = self._options, self._narrowed
+        with Cluster(options.bootstrap, options.rpc) as cluster:
+            lookup = Lookup(options, cluster)
+            start, end = lookup.start(options.start), lookup.end(options.end)
+            places = [place for place in end if narrowed.keeps(*place)]
+            if narrowed.since_ms is not None:
+                since = lookup.first_since(places, narrowed.since_ms)
+                start = {place: max(start[place], since[place]) for place in places}
+            earliest, latest = lookup.earliest(places), lookup.latest(places)
+        start = {place: max(start[place], narrowed.first_offset) for place in places}
+        if narrowed.end_offset is not None:
+            end = {place: min(end[place], narrowed.end_offset) for place in places}
+        end = {place: end[place] for place in places}
+        if options.start.kind == "offsets" or options.end.kind == "offsets":
+            start = {
+                place: max(start[place], earliest[place]) if narrowed.first_offset else start[place] for place in places
+            }
+            start, end, losses = plan.available(start, end, earliest, latest)
+            _settle(options, losses)
+        return self._tasks(start, end) or [_NOTHING]
+
+
+_NOTHING = TaskRanges(ranges=())
+
+
+class _Pushing:
+    """Takes pushed filters without looking as if it did: see TopicReader."""
+
+    def __init__(self, narrowed: Narrowed) -> None:
+        self.__func__ = DataSourceReader.pushFilters
+        self._narrowed = narrowed
+
+    def __call__(self, filters: Any) -> Any:
+        return self._narrowed(filters)
+
+
+class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: Spark's checkpoint holds the offsets, in the form of Spark's own Kafka source."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._initial: Json | None = None
+        self._until: Offsets | None = None  # the ends when an AvailableNow query began
+        self._latest: Offsets = {}
+        self._last_trigger = time.monotonic()
+        self._driver: tuple[Cluster, Lookup, Progress] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get the options; connections stay with the driver."""
+        return {**self.__dict__, "_driver": None}
+
+    def initialOffset(self) -> Json:
+        if self._initial is None:
+            self._initial = self._kept_initial() or plan.to_json(self._lookup().start(self._options.start))
+            self._keep_initial(self._initial)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_per_trigger:
+            return ReadMaxRows(max_rows=self._options.max_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        begin = plan.from_json(start)
+        end = self._ends()
+        begin |= self._lookup().earliest([place for place in end if place not in begin])
+        end = {place: max(offset, begin.get(place, offset)) for place, offset in end.items()}
+        if isinstance(limit, ReadMaxRows):
+            end = plan.limited(begin, end, limit.max_rows)
+        if self._too_few(plan.lag(begin, end)):
+            return start
+        self._last_trigger = time.monotonic()
+        return plan.to_json(end)
+
+    def reportLatestOffset(self) -> Json:
+        return plan.to_json(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        lookup = self._lookup()
+        self._until = lookup.latest(lookup.places())
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        low, high = plan.from_json(start), plan.from_json(end)
+        lookup = self._lookup()
+        there = lookup.present(low.keys() | high.keys())
+        earliest, latest = lookup.earliest(there), lookup.latest(there)
+        low, high, losses = plan.available(low, high, earliest, latest)
+        _settle(self._options, losses)
+        tasks = self._tasks(low, high)
+        records = sum(each.count for task in tasks for each in task.ranges)
+        self._progress().planned(records, len(tasks), plan.lag(high, latest), end)
+        return tasks
+
+    def commit(self, end: Json) -> None:
+        """Spark is done with `end`. The group's offsets are for those who look at lag; nothing is read from them."""
+        self._progress().committed(end)
+        if self._options.group is not None:
+            try:
+                commit_offsets(self._open()[0], self._options.group, plan.from_json(end))
+            except (KafkaError, Unreachable, Unsupported) as error:
+                logger.warning(
+                    "group %s shows an old lag, its offsets can't be committed: %s", self._options.group, error
+                )
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver[0].close()
+            self._driver = None
+
+    def _ends(self) -> Offsets:
+        lookup = self._lookup()
+        if self._until is not None:
+            return self._until
+        self._latest = lookup.latest(lookup.places())
+        return self._latest
+
+    def _too_few(self, waiting: int) -> bool:
+        """Whether to wait for more records: fewer than minOffsetsPerTrigger, and not for too long yet."""
+        least = self._options.min_per_trigger
+        if least is None or self._until is not None or waiting >= least:
+            return False
+        return (time.monotonic() - self._last_trigger) * 1000 < self._options.max_trigger_delay_ms
+
+    def _kept_initial(self) -> Json | None:
+        """Where the query began, kept beside the checkpoint: `latest` would be another place after a crash."""
+        import json
+
+        path = self._options.initial_offsets_path
+        if path is None or not Path(path).exists():
+            return None
+        return json.loads(Path(path).read_text())
+
+    def _keep_initial(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        import json
+
+        path = self._options.initial_offsets_path
+        if path is not None and not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_file(Path(path), json.dumps(offsets))
+
+    def _open(self) -> tuple[Cluster, Lookup, Progress]:
+        if self._driver is None:
+            cluster = Cluster(self._options.bootstrap, self._options.rpc)
+            self._driver = cluster, Lookup(self._options, cluster), Progress(self._options.progress_path)
+        return self._driver
+
+    def _lookup(self) -> Lookup:
+        return self._open()[1]
+
+    def _progress(self) -> Progress:
+        return self._open()[2]
+
+
+def _settle(options: SourceOptions, losses: list[plan.Loss]) -> None:
+    """Fail on lost data, or say it and go on."""
+    if losses and options.fail_on_loss:
+        more = f" (and {len(losses) - 1} more partitions)" if len(losses) > 1 else ""
+        raise DataLost(losses[0].what + more)
+    for loss in losses:
+        logger.warning("%s; reading goes on without them", loss.what)

@@ -1,0 +1,98 @@
+"""Options of the data source: Kafka's names, and errors that say what to write."""
+
+import pickle
+
+import pytest
+
+from tidelog.rpc.offsets import READ_COMMITTED
+from tidelog.spark.options import OptionError, SourceOptions, Spot, read_options
+
+HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def batch(**given: str) -> SourceOptions:
+    return read_options({**HERE, "subscribe": "orders", **given}, streaming=False)
+
+
+def stream(**given: str) -> SourceOptions:
+    return read_options({**HERE, "subscribe": "orders", **given}, streaming=True)
+
+
+def test_a_batch_reads_everything_and_a_stream_what_comes() -> None:
+    assert (batch().start, batch().end) == (Spot("earliest"), Spot("latest"))
+    assert stream().start == Spot("latest")
+
+
+def test_options_travel_to_tasks() -> None:
+    assert pickle.loads(pickle.dumps(batch(minPartitions="4"))) == batch(minPartitions="4")
+
+
+def test_names_are_told_apart_without_case() -> None:
+    assert batch(INCLUDEHEADERS="True").headers
+    assert batch(failondataloss="false").fail_on_loss is False
+
+
+def test_the_three_ways_to_subscribe() -> None:
+    assert batch(subscribe="a, b,a").topics == ("a", "b")
+    assert read_options({**HERE, "subscribePattern": "shop-.*"}, streaming=False).pattern == "shop-.*"
+    assigned = read_options({**HERE, "assign": '{"a":[0,2]}'}, streaming=False).assigned
+    assert assigned == (("a", 0), ("a", 2))
+
+
+def test_where_to_start_and_end() -> None:
+    spot = batch(startingOffsets='{"orders":{"0":23,"1":-2}}').start
+    assert spot == Spot("offsets", {"orders": {0: 23, 1: -2}})
+    assert batch(startingTimestamp="1000", startingOffsets="earliest").start == Spot("time", time_ms=1000)
+    by_time = batch(endingOffsetsByTimestamp='{"orders":{"0":5}}').end
+    assert by_time == Spot("times", {"orders": {0: 5}})
+
+
+def test_isolation_limits_and_group() -> None:
+    options = stream(
+        **{"kafka.isolation.level": "read_committed", "kafka.group.id": "g", "kafka.request.timeout.ms": "1000"},
+        maxOffsetsPerTrigger="100",
+        maxTriggerDelay="2m",
+    )
+    assert (options.isolation, options.group, options.max_per_trigger) == (READ_COMMITTED, "g", 100)
+    assert (options.max_trigger_delay_ms, options.rpc.request_timeout_s) == (120_000, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers: no broker's address is given"),
+        ({"subscribePattern": "a.*"}, "one of the options .* is needed, not subscribe and subscribePattern together"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"startingOffset": "earliest"}, "unknown option startingoffset; did you mean startingOffsets?"),
+        ({"startingOffsets": "first"}, r"'first' is neither a word that is known here nor JSON; write \{"),
+        ({"startingOffsets": '{"orders":[1]}'}, "orders has .* where partitions are expected"),
+        ({"startingOffsets": '{"orders":{"0":-3}}'}, "orders-0 has -3"),
+        ({"startingOffsets": "latest"}, "can't start at latest"),
+        ({"endingOffsets": "earliest"}, "can't end at earliest"),
+        ({"startingTimestamp": "yesterday"}, "no time in milliseconds"),
+        ({"minPartitions": "0"}, "minPartitions: '0' is no number above 0"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is neither true nor false"),
+        ({"kafka.isolation.level": "dirty"}, "neither read_committed nor read_uncommitted"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets instead"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "SASL is not supported yet"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "not one of error, latest"),
+        ({"maxTriggerDelay": "soon"}, "write 15m, 30s or 1h"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_write(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        batch(**given)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="endingOffsets is for batch queries"):
+        stream(endingOffsets="latest")
+
+
+def test_nothing_and_nonsense_to_subscribe_to() -> None:
+    with pytest.raises(OptionError, match="is needed"):
+        read_options(HERE, streaming=False)
+    with pytest.raises(OptionError, match="is no regular expression"):
+        read_options({**HERE, "subscribePattern": "("}, streaming=False)
+    with pytest.raises(OptionError, match="no list of partitions"):
+        read_options({**HERE, "assign": '{"a":["x"]}'}, streaming=False)

@@ -1,0 +1,93 @@
+"""What to read: limits, ranges and tasks, and what counts as lost."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.spark.plan import (
+    Loss,
+    OffsetRange,
+    available,
+    from_json,
+    lag,
+    limited,
+    ranges,
+    shared,
+    split,
+    to_json,
+)
+
+A, B, C = ("a", 0), ("a", 1), ("b", 0)
+sizes = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), st.integers(0, 1000), max_size=8)
+
+
+def test_offsets_stand_in_the_checkpoint_as_sparks_own_source_writes_them() -> None:
+    assert to_json({B: 5, A: 3, C: 0}) == {"a": {"0": 3, "1": 5}, "b": {"0": 0}}
+    assert from_json(to_json({A: 3, C: 0})) == {A: 3, C: 0}
+
+
+@given(sizes, st.integers(1, 2000))
+def test_a_limit_is_kept_and_everyone_gets_on(end: dict[tuple[str, int], int], limit: int) -> None:
+    start = dict.fromkeys(end, 0)
+    found = limited(start, end, limit)
+    taken = sum(found.values())
+    assert taken == min(limit, sum(end.values()))
+    assert all(found[place] <= end[place] for place in end)
+    if limit >= len(end):
+        assert all(found[place] > 0 for place in end if end[place])
+
+
+@given(sizes, st.integers(1, 20), st.integers(1, 300))
+def test_split_ranges_cover_the_same_offsets(
+    end: dict[tuple[str, int], int], min_partitions: int, max_records: int
+) -> None:
+    whole = ranges({}, end)
+    parts = split(whole, min_partitions, max_records)
+    assert all(0 < part.count <= max_records for part in parts)
+    offsets = [(part.topic, part.partition, offset) for part in parts for offset in range(part.start, part.end)]
+    assert offsets == [(r.topic, r.partition, offset) for r in whole for offset in range(r.start, r.end)]
+    assert [part for task in shared(parts, 100) for part in task] == parts
+
+
+def test_large_partitions_are_split_for_more_tasks_and_small_ones_share_one() -> None:
+    parts = split([OffsetRange("a", 0, 0, 900), OffsetRange("a", 1, 0, 100)], 10, None)
+    assert len([part for part in parts if part.partition == 0]) == 9
+    small = [OffsetRange("a", index, 0, 10) for index in range(5)]
+    assert [len(task) for task in shared(small, 30)] == [3, 2]
+    assert shared([OffsetRange("a", 0, 0, 10**9)], 30) == [(OffsetRange("a", 0, 0, 10**9),)]
+
+
+def test_nothing_is_lost_where_everything_is_there() -> None:
+    assert available({A: 5}, {A: 9, B: 3}, {A: 0, B: 0}, {A: 20, B: 3}) == ({A: 5}, {A: 9, B: 3}, [])
+
+
+def test_retention_took_the_beginning() -> None:
+    low, high, losses = available({A: 5}, {A: 9}, {A: 7}, {A: 20})
+    assert (low, high) == ({A: 7}, {A: 9})
+    assert losses == [Loss("the offsets 5 to 6 of a-0 are gone: it begins at 7")]
+
+
+def test_retention_took_all_of_it() -> None:
+    low, high, losses = available({A: 5}, {A: 9}, {A: 15}, {A: 20})
+    assert ranges(low, high) == []
+    assert losses == [Loss("the offsets 5 to 8 of a-0 are gone: it begins at 15")]
+
+
+def test_a_topic_made_anew_is_noticed() -> None:
+    low, high, losses = available({A: 500}, {A: 600}, {A: 0}, {A: 10})
+    assert ranges(low, high) == []
+    assert "ends at offset 10, before 500" in losses[0].what
+
+
+def test_a_deleted_topic_is_noticed() -> None:
+    low, high, losses = available({A: 5, B: 1}, {A: 9}, {}, {})
+    assert ranges(low, high) == []
+    assert [loss.what for loss in losses] == ["a-0 is gone, and with it the offsets 5 to 8", "a-1 is gone"]
+
+
+def test_a_new_partition_is_read_from_its_beginning() -> None:
+    low, high, losses = available({A: 5}, {A: 5, B: 3}, {A: 0, B: 0}, {A: 5, B: 3})
+    assert (ranges(low, high), losses) == ([OffsetRange("a", 1, 0, 3)], [])
+
+
+def test_lag_counts_over_all_partitions() -> None:
+    assert lag({A: 5}, {A: 7, B: 10}) == 12
