@@ -27,8 +27,9 @@ def jars() -> Path:
 def apache_kafka(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """One Apache Kafka for the whole session: tests use topics of their own and leave its settings alone.
 
-    Its default for the size of a message stands in its configuration, as it does in Tidelog's beside it.
+    Its default for the size of a message stands in its configuration, as it does in Tidelog's beside it. Groups compute
+    their assignments at once, as scripts that are to give the same answers each time need it.
     """
-    settings = {"message.max.bytes": "1048588"}
+    settings = {"message.max.bytes": "1048588", "group.consumer.assignment.interval.ms": "0"}
     with ApacheKafka(tmp_path_factory.mktemp("apache") / "data", settings) as kafka:
         yield kafka

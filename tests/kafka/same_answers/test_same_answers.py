@@ -23,6 +23,8 @@ SETTINGS = {
     "message.max.bytes": "1048588",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
 }
 ALL = SCRIPTS | WALKING
 
@@ -92,6 +94,12 @@ def test_records_inside_a_batch_are_not_walked_unless_the_topic_asks_for_it(
 @pytest.mark.parametrize("seed", range(2, 42))
 def test_tidelog_gives_the_same_answers_to_a_mix(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
     compare(tidelog, kafkas, "mixed: turns", seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 42))
+def test_tidelog_gives_the_same_answers_to_a_mix_of_group_requests(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
+    compare(tidelog, kafkas, "group_mixed: turns", seed)
 
 
 def test_every_served_api_is_asked_in_every_version(kafkas: Plays) -> None:

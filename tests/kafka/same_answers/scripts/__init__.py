@@ -12,6 +12,7 @@ from tests.kafka.same_answers.scripts import (
     group_admin,
     group_classic,
     group_consumer,
+    group_mixed,
     group_offsets,
     inspect,
     mixed,
@@ -35,7 +36,7 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 
 
 SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
-GROUPS = named(group_offsets, group_classic, group_consumer, group_admin)
+GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed)
 SCRIPTS |= GROUPS
 WALKING = named(records)
 """Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""

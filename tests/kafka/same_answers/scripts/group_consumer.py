@@ -22,14 +22,17 @@ LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 class Reconciling:
     """A member that takes what it is given and says so."""
 
-    def __init__(self, side: Side, group: str, topic: str, name: str, *, version: int = 1, **first: Any) -> None:
+    def __init__(
+        self, side: Side, group: str, topic: str, name: str, *, version: int = 1, quietly: bool = False, **first: Any
+    ) -> None:
         self.side = side
         self.group = group
         self.version = version
         self.id = name if version >= 1 else ""
         self.owned: list[dict[str, Any]] = []
         self.first = {"subscribed_topic_names": [topic], **first}
-        answer = self.heartbeat(0, note=f"{name} joins", **self.first)
+        joins = self.fields(0, **self.first)
+        answer = side.quietly(KEY, version, joins) if quietly else side.ask(KEY, version, joins, f"{name} joins")
         self.id = answer.member_id or self.id
         self.epoch = answer.member_epoch
         self._take(answer)
@@ -41,8 +44,13 @@ class Reconciling:
         return fields
 
     def heartbeat(self, epoch: int | None = None, note: str = "", **more: Any) -> Any:
-        """A heartbeat that is noted."""
-        return self.side.ask(KEY, self.version, self.fields(self.epoch if epoch is None else epoch, **more), note)
+        """A heartbeat that is noted, and what it brings taken."""
+        fields = self.fields(self.epoch if epoch is None else epoch, **more)
+        answer = self.side.ask(KEY, self.version, fields, note)
+        if answer.error_code == 0 and answer.member_epoch > 0:
+            self.epoch = answer.member_epoch
+            self._take(answer)
+        return answer
 
     def settle(self, partitions: int, note: str = "settled", *others: "Reconciling") -> None:
         """Ask quietly until it owns so many partitions, while the `others` go on too; then once, noted."""
@@ -125,7 +133,8 @@ def a_life(side: Side, rng: Random) -> None:
             second = Reconciling(side, group, topic, "second", version=version, server_assignor=assignor)
             second.settle(2, "shares", first)
             first.settle(2, "shares", second)
-            describe(side, "shared", group)
+            if version >= 1:  # before, who gets what hangs on ids that the broker made
+                describe(side, "shared", group)
             first.heartbeat(first.epoch - 1, note="a stale epoch")
             first.heartbeat(LEAVES, note="leaves")
             first.heartbeat(note="gone")
@@ -187,7 +196,7 @@ def patterns(side: Side, rng: Random) -> None:
     side.create(f"other-{tag}", 2)
     group = new_group(side, rng)
     more = {"subscribed_topic_regex": f"pattern-{tag}-[a-z]", "subscribed_topic_names": []}
-    member = Reconciling(side, group, topic, "member", **more)
+    member = Reconciling(side, group, topic, "member", quietly=True, **more)
     member.settle(2)
     describe(side, "by a pattern", group)
     member.heartbeat(note="a pattern that doesn't compile", subscribed_topic_regex="[")

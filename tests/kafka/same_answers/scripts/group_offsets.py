@@ -135,7 +135,7 @@ def fetches(side: Side, rng: Random) -> None:
         if version >= 2:
             fetch(side, version, None, "everything", second)
             fetch(side, version, None, "everything of nobody", missing)
-            fetch(side, version, None, "no group", "")
+            fetch(side, version, {topic: [0]}, "no group", "")
         if version >= 7:
             fetch(side, version, None, "only what is stable", first, require_stable=True)
         if version >= 8:
