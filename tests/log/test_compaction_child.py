@@ -95,6 +95,17 @@ def test_a_child_compacts_and_says_how_much(harbour: Harbour, caplog: pytest.Log
     assert "10 of 2000 records stayed" in caplog.text
 
 
+def test_a_broker_that_is_not_told_of_its_children_compacts_too(harbour: Harbour) -> None:
+    """Who starts it may have ignored SIGCHLD, which is inherited: the system takes ended children away by itself."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        log = harbour.log()
+        harbour.fill(log)
+        harbour.wait(lambda: harbour.store.clean_end(log) == 2000)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_a_child_yields_to_the_broker(slow: Harbour) -> None:
     slow.fill(slow.log())
     pid = slow.child()
