@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.coordinator.entry import Entry, LogEntry, Marker
+from tidelog.coordinator.pairs import pairs
 from tidelog.machine.machine import Position
-from tidelog.wire.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, iterate, records
+from tidelog.wire.batch import CONTROL_FLAG, HEADER_BYTES, TRANSACTIONAL_FLAG, iterate, payload, records
 from tidelog.wire.markers import read_marker
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class Loading(Generic[S, L]):
             return
         producer_id = header.producer_id if attributes & TRANSACTIONAL_FLAG else -1
         producer_epoch = header.producer_epoch
-        for offset, _, key, value, _ in records(data, header):
+        section = bytes(payload(data, header)) if header.codec else data[header.pos + HEADER_BYTES : header.end]
+        for delta, key, value in pairs(section, header.record_count):
             decoded = decode(key or b"", value)
             if decoded is not None:
+                offset = header.base_offset + delta
                 entries.append(Entry(decoded[0], decoded[1], producer_id, producer_epoch, offset))
