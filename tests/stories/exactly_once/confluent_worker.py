@@ -18,7 +18,14 @@ def transform(value: bytes) -> bytes:
 
 class Worker:
     def __init__(self, bootstrap: str, group: str, name: str) -> None:
-        common = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        common = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 200,
+            # By default librdkafka 2.16 gives up its only broker when that goes down, and a call in a transaction that
+            # still holds on to it never ends, whatever its timeout.
+            "metadata.recovery.strategy": "none",
+        }
         self.consumer = Consumer(
             {
                 **common,
