@@ -66,10 +66,21 @@ def test_a_tombstone_of_what_is_not_there_changes_nothing(place: int) -> None:
 def test_partitions_without_epochs_have_the_members() -> None:
     """As brokers before 4.3 wrote them."""
     listed = [TopicPartitions(topic_id=TIDES, partitions=[0, 1], assignment_epochs=None)]
-    member = group_of(folded(current("a", member_epoch=7, state=1, assigned_partitions=listed))).members["a"]
+    member = group_of(
+        folded(current("a", member_epoch=7, state=MemberState.STABLE, assigned_partitions=listed))
+    ).members["a"]
     assert member.assigned == {TIDES: {0: 7, 1: 7}}
-    resting = folded(current("a", member_epoch=-2, state=1, assigned_partitions=listed))
+    resting = folded(current("a", member_epoch=-2, state=MemberState.STABLE, assigned_partitions=listed))
     assert group_of(resting).members["a"].assigned == {TIDES: {0: 0, 1: 0}}
+
+
+def test_states_have_kafkas_numbers() -> None:
+    assert [(state.name, int(state)) for state in MemberState] == [
+        ("STABLE", 0),
+        ("UNREVOKED", 1),
+        ("UNRELEASED", 2),
+        ("UNKNOWN", 127),
+    ]
 
 
 def test_a_state_that_is_not_known_is_unknown() -> None:
@@ -81,9 +92,9 @@ def test_a_partition_that_two_records_name_is_of_the_later_one() -> None:
     """The former owner's record that gave it up may come later in a compacted log."""
     mine = [TopicPartitions(topic_id=TIDES, partitions=[0], assignment_epochs=[1])]
     state = folded(
-        current("a", member_epoch=1, state=1, assigned_partitions=mine),
-        current("b", member_epoch=2, state=1, assigned_partitions=mine),
-        current("a", member_epoch=2, state=1),
+        current("a", member_epoch=1, state=MemberState.STABLE, assigned_partitions=mine),
+        current("b", member_epoch=2, state=MemberState.STABLE, assigned_partitions=mine),
+        current("a", member_epoch=2, state=MemberState.STABLE),
     )
     assert dict(group_of(state).owners) == {(TIDES, 0): "b"}
 

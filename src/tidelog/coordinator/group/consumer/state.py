@@ -39,9 +39,9 @@ _EMPTY: Map[Any, Any] = Map()
 class MemberState(IntEnum):
     """Kafka's numbers; UNKNOWN is whatever else a record holds."""
 
-    STABLE = 1
-    UNREVOKED = 2
-    UNRELEASED = 3
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
     UNKNOWN = 127
 
 
