@@ -157,13 +157,14 @@ def test_more_members_than_a_group_may_have_are_refused(
     member, generation = join_alone(connection, group, topic, 0, 1)
     with Connection(bootstrap) as second, Connection(bootstrap) as third:
         made = second.ask(ApiKey.JOIN_GROUP, 5, join_fields(group, topic)).member_id
-        second.send(ApiKey.JOIN_GROUP, 5, join_fields(group, topic, made))
+        waiting = second.send(ApiKey.JOIN_GROUP, 5, join_fields(group, topic, made))
         wait_until_told(connection, group, member, generation, ErrorCode.REBALANCE_IN_PROGRESS)
+        assert connection.ask(ApiKey.JOIN_GROUP, 5, join_fields(group, topic, member)).error_code == 0
+        assert second.answer(ApiKey.JOIN_GROUP, 5, waiting).error_code == 0
         answer = third.ask(ApiKey.JOIN_GROUP, 5, join_fields(group, topic))
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = third.ask(ApiKey.JOIN_GROUP, 5, join_fields(group, topic, answer.member_id))
         assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert connection.ask(ApiKey.JOIN_GROUP, 5, join_fields(group, topic, member)).error_code == 0
     consumers = f"{group}-consumers"
     codes = [
         consumer_beat(connection, consumers, name, 0, subscribed_topic_names=[topic]).error_code
