@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.apis.test_group_migration import subscription
 from tests.kafka.test_no_lock_in import Folder
 from tests.raw import Connection
 from tests.reading import create_topic
@@ -45,6 +46,20 @@ class Members:
 
     def join(self, member_id: str, **fields: Any) -> Any:
         return self.beat(member_id, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **fields)
+
+    def join_classic(self, member_id: str) -> Any:
+        fields = {
+            "group_id": GROUP,
+            "session_timeout_ms": 45_000,
+            "rebalance_timeout_ms": 60_000,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": subscription("tides")}],
+        }
+        while True:
+            answer = self.connection.ask(ApiKey.JOIN_GROUP, 9, fields)
+            if answer.error_code not in LATER:
+                return answer
 
     def seen(self) -> Any:
         """The group as it is described, in an order of its own."""
@@ -125,6 +140,31 @@ def test_a_group_goes_on_under_the_other_broker(jars: Path, tmp_path: Path, firs
         assert members.seen()[0] == "Empty"
     with getattr(folder, second)("kill") as bootstrap, Members(bootstrap) as members:
         assert members.seen()[0] == "Empty"
+
+
+@pytest.mark.parametrize("first", ["tidelog", "kafka"])
+def test_a_group_with_an_expression_and_a_classic_member_goes_on(jars: Path, tmp_path: Path, first: str) -> None:
+    folder = Folder(tmp_path / "data")
+    second = "kafka" if first == "tidelog" else "tidelog"
+    with getattr(folder, first)("stop") as bootstrap:
+        create_topic(bootstrap, "tides", 4)
+        with Members(bootstrap) as members:
+            new = members.join("new", subscribed_topic_regex="t.*s")
+            while not (new.assignment and len(places_of(new)) == 4):
+                full = {"rebalance_timeout_ms": 60_000, "subscribed_topic_regex": "t.*s"}
+                new = members.beat("new", new.member_epoch, topic_partitions=[], **full)
+            old = members.join_classic(members.join_classic("").member_id)
+            assert (old.error_code, old.protocol_name) == (0, "range")
+            before = members.seen()
+            assert {known[-1] for known in before[4].values()} == {0, 1}, "one of each protocol"
+    with getattr(folder, second)("stop") as bootstrap, Members(bootstrap) as members:
+        assert members.seen() == before
+        members.beat("new", -1)
+        joined = members.join_classic(old.member_id)
+        assert (joined.error_code, joined.leader) == (0, old.member_id), "it leads a classic group by now"
+    with getattr(folder, first)("kill") as bootstrap, Members(bootstrap) as members:
+        again = members.join_classic(old.member_id)
+        assert (again.error_code, again.generation_id > joined.generation_id - 1) == (0, True)
 
 
 def places_of(answer: Any) -> list[int]:
