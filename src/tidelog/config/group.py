@@ -6,7 +6,7 @@ not set is refused; what an older configuration or Apache Kafka left outside of 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.config.setting import INT_MAX, ConfigError, Setting, Settings, Type, Value, integer, names
 
@@ -90,22 +90,46 @@ BROKER_SYNONYMS: Mapping[str, str] = {name: f"group.{name}" for name in GroupCon
 """The broker's setting that a group's setting falls back to."""
 
 
-def _bounds(name: str, broker: "BrokerConfig") -> tuple[tuple[str, int], tuple[str, int]]:
-    """The broker's settings that bound a group's, with their values."""
-    of = name.removeprefix("consumer.")
-    least, most = f"group.consumer.min.{of}", f"group.consumer.max.{of}"
-    low, high = broker.value(least), broker.value(most)
-    assert isinstance(low, int)
-    assert isinstance(high, int)
-    return (least, low), (most, high)
+class _Bounds(NamedTuple):
+    """What the broker says about one of a group's settings."""
+
+    least: int
+    own: int
+    most: int
+
+
+def _bounds(broker: "BrokerConfig") -> dict[str, _Bounds]:
+    """By the group's name for it."""
+    return {
+        "consumer.assignment.interval.ms": _Bounds(
+            broker.group_consumer_min_assignment_interval_ms,
+            broker.group_consumer_assignment_interval_ms,
+            broker.group_consumer_max_assignment_interval_ms,
+        ),
+        "consumer.heartbeat.interval.ms": _Bounds(
+            broker.group_consumer_min_heartbeat_interval_ms,
+            broker.group_consumer_heartbeat_interval_ms,
+            broker.group_consumer_max_heartbeat_interval_ms,
+        ),
+        "consumer.session.timeout.ms": _Bounds(
+            broker.group_consumer_min_session_timeout_ms,
+            broker.group_consumer_session_timeout_ms,
+            broker.group_consumer_max_session_timeout_ms,
+        ),
+    }
+
+
+def _bounding(name: str, which: str) -> str:
+    """The broker's setting that bounds a group's: "min" or "max"."""
+    return f"group.consumer.{which}.{name.removeprefix('consumer.')}"
 
 
 def resolve_group(overrides: Mapping[str, str] | None, broker: "BrokerConfig") -> GroupConfig:
     """What holds for a group that sets `overrides`. Names that aren't known, and what isn't a value, are passed over:
     another version may have written them."""
     values: dict[str, Value] = {}
-    for name, setting in GroupConfig.SETTINGS.items():
-        value = broker.value(BROKER_SYNONYMS[name])
+    for name, bounds in _bounds(broker).items():
+        setting, value = GroupConfig.SETTINGS[name], bounds.own
         given = None if overrides is None else overrides.get(name)
         if given is not None:
             try:
@@ -113,8 +137,7 @@ def resolve_group(overrides: Mapping[str, str] | None, broker: "BrokerConfig") -
             except ConfigError:
                 parsed = None
             if isinstance(parsed, int):
-                (_, low), (_, high) = _bounds(name, broker)
-                value = min(max(parsed, low), high)
+                value = min(max(parsed, bounds.least), bounds.most)
         values[setting.attribute] = value
     return GroupConfig(values)
 
@@ -127,11 +150,11 @@ def check_group(overrides: Mapping[str, str], broker: "BrokerConfig") -> None:
             raise ConfigError(name, f"Unknown group config name: {name}")
         value = setting.parse(given)
         assert isinstance(value, int)
-        (least, low), (most, high) = _bounds(name, broker)
-        if value < low:
-            raise ConfigError(name, f"{name} must be greater than or equal to {least}")
-        if value > high:
-            raise ConfigError(name, f"{name} must be less than or equal to {most}")
+        bounds = _bounds(broker)[name]
+        if value < bounds.least:
+            raise ConfigError(name, f"{name} must be greater than or equal to {_bounding(name, 'min')}")
+        if value > bounds.most:
+            raise ConfigError(name, f"{name} must be less than or equal to {_bounding(name, 'max')}")
     config = resolve_group(overrides, broker)
     if config.consumer_session_timeout_ms <= config.consumer_heartbeat_interval_ms:
         raise ConfigError(
@@ -142,16 +165,13 @@ def check_group(overrides: Mapping[str, str], broker: "BrokerConfig") -> None:
 
 def check_consumer_groups(broker: "BrokerConfig") -> None:
     """What must hold between the broker's settings."""
-    for name in GroupConfig.SETTINGS:
-        own = BROKER_SYNONYMS[name]
-        value = broker.value(own)
-        assert isinstance(value, int)
-        (least, low), (most, high) = _bounds(name, broker)
-        if high < low:
+    for name, bounds in _bounds(broker).items():
+        own, least, most = BROKER_SYNONYMS[name], _bounding(name, "min"), _bounding(name, "max")
+        if bounds.most < bounds.least:
             raise ConfigError(most, f"{most} must be greater than or equal to {least}")
-        if value < low:
+        if bounds.own < bounds.least:
             raise ConfigError(own, f"{own} must be greater than or equal to {least}")
-        if value > high:
+        if bounds.own > bounds.most:
             raise ConfigError(own, f"{own} must be less than or equal to {most}")
     if broker.group_consumer_heartbeat_interval_ms >= broker.group_consumer_session_timeout_ms:
         raise ConfigError(
