@@ -58,8 +58,8 @@ class ClassicView:
         return classic_checks.expires_from(self._group, self._live, committed.commit_timestamp_ms)
 
     def tombstones(self) -> list[Entry]:
-        """What takes the group itself out of the log."""
-        return [] if self._group is None else [classic_records.tombstone(self.group_id)]
+        """What takes the group itself out of the log. A simple one too: Kafka remembers it by its offsets' records."""
+        return [classic_records.tombstone(self.group_id)]
 
 
 class ConsumerView:
