@@ -16,6 +16,8 @@ import kafka
 DEADLINE_S = 30.0
 SESSION_MS = 6000
 HEARTBEAT_MS = 200
+POLL_MS = 1000
+"""kafka-python 3.0.12 forgets a join that is answered after its poll's timeout: the wait must be longer than a join."""
 
 
 class Seen(NamedTuple):
@@ -124,9 +126,11 @@ class KafkaPythonMember(Member):
         class Listener(kafka.ConsumerRebalanceListener):
             def on_partitions_assigned(self, assigned: Any) -> None:
                 member._given({part.partition for part in assigned})
+                member.assigned = {part.partition for part in assigned}
 
             def on_partitions_revoked(self, revoked: Any) -> None:
                 member._taken({part.partition for part in revoked})
+                member.assigned = set()
 
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=self.bootstrap,
@@ -142,8 +146,7 @@ class KafkaPythonMember(Member):
         try:
             consumer.subscribe([self.topic], listener=Listener())
             while self._goes_on:
-                found = consumer.poll(timeout_ms=50)
-                self.assigned = {part.partition for part in consumer.assignment()}
+                found = consumer.poll(timeout_ms=POLL_MS)
                 for part, records in found.items():
                     self.seen += [Seen(part.partition, record.offset, record.value) for record in records]
         finally:
