@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.connector import NoConnector, connector_jars
 from tidelog.testing import Broker
 
 JVM_TIMEOUT_S = 600  # a busy machine takes a minute to start a JVM
@@ -27,6 +28,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    try:
+        jars = ",".join(connector_jars())
+    except NoConnector:
+        jars = ""
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
@@ -37,11 +42,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.jars", jars)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def connector(spark: Any) -> str:
+    """The format of Spark's own connector."""
+    try:
+        connector_jars()
+    except NoConnector as error:
+        pytest.skip(str(error))
+    return "kafka"
 
 
 @pytest.fixture(scope="session")
