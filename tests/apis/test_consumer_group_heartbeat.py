@@ -347,7 +347,7 @@ def test_a_new_topic_that_an_expression_matches_is_noticed_after_ten_seconds(por
     assert port.told(port.beat("a", 2)) == {"tides": [0, 1, 2, 3], "trade-winds": [0]}
 
 
-@pytest.mark.parametrize("regex", ["(", "[a-", "(?<=a)b", "a{1001}", "x" * 10_001, "(.{1,1000}){1,1}" * 600])
+@pytest.mark.parametrize("regex", ["(", "[a-", "(?<=a)b", "a{1001}", "x" * 4001, "(.{1,1000}){1,1}" * 200])
 def test_expressions_that_re2_does_not_take_or_that_are_too_large(port: Port, regex: str) -> None:
     answer = port.join("a", subscribed_topic_names=None, subscribed_topic_regex=regex)
     assert code(answer) is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -11,9 +11,9 @@ from tidelog.coordinator.group.consumer import classic_join, embedded
 from tidelog.coordinator.group.consumer.entries import group_gone
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
-from tidelog.coordinator.group.consumer.live import NEVER
+from tidelog.coordinator.group.consumer.live import NEVER, forget
 from tidelog.coordinator.group.consumer.membership import Caller, known_instance, unknown
-from tidelog.coordinator.group.consumer.shell import departed, forget, heard_of, keep, live_of, looked_at, scene_of
+from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError

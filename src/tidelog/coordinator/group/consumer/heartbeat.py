@@ -26,6 +26,7 @@ class Beat(NamedTuple):
     response: ConsumerGroupHeartbeatResponse
     member: Member
     compared: bool
+    moved: bool
 
 
 def heartbeat(
@@ -51,7 +52,7 @@ def heartbeat(
         or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
-    return step.entries, Beat(response, step.member, step.compared)
+    return step.entries, Beat(response, step.member, step.compared, step.moved)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.group.consumer.terms import Terms
+    from tidelog.coordinator.group.live import GroupShard
     from tidelog.env.loop import Timer
     from tidelog.metadata.image import BrokerImage, TopicImage
 
@@ -93,3 +94,11 @@ class LiveConsumerGroup:
                 wake_s = next_s
         self.wake_s = wake_s
         return late
+
+
+def forget(shard: GroupShard, group_id: str) -> None:
+    """The group follows this protocol no longer, or isn't there any more."""
+    live = shard.live.consumer.pop(group_id, None)
+    if live is not None and live.alarm is not None:
+        live.alarm.cancel()
+        live.alarm = None

@@ -51,6 +51,8 @@ class Step(NamedTuple):
     member: Member
     compared: bool
     """Whether the topics' hash was compared with the image."""
+    moved: bool
+    """Whether the member took a step."""
 
 
 class _Subscribed(NamedTuple):
@@ -78,6 +80,7 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
         subscribed = _subscribe(group, None if is_new else before.subscription, after.subscription, scene, entries)
         epoch, compared = _new_epoch(group, subscribed, scene, entries), True
     target = _target(group, epoch, found, after, subscribed, scene, entries)
+    moved = False
     if subscription_changed or not after.reconciled_to(target.epoch):
         mine = (None, after.id, found.replaces)
         stepped = reconcile(
@@ -91,8 +94,8 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
         )
         if stepped is not after:
             entries.append(records.current_entry(group.id, stepped))
-            after = stepped
-    return Step(entries, after, compared)
+            after, moved = stepped, True
+    return Step(entries, after, compared, moved)
 
 
 def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Entry]:

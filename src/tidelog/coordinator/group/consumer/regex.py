@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelog.wire.errors import ErrorCode, KafkaError
 
-REGEX_CHARACTERS_MAX = 10_000
+REGEX_CHARACTERS_MAX = 4000
 PROGRAM_BYTES_MAX = 1 << 20
 REMEMBERED_MAX = 256
 """Expressions whose matches are remembered, of all groups."""

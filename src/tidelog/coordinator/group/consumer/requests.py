@@ -48,10 +48,9 @@ def beat(
     scene: Scene | None = None
     made: Beat | None = None
     classic: LiveClassicGroup | None = None
-    wrote = False
 
     def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], ConsumerGroupHeartbeatResponse]:
-        nonlocal scene, made, classic, wrote
+        nonlocal scene, made, classic
         known = state.groups.get(group_id)
         group = known if isinstance(known, ConsumerGroup) else None
         scene = scene_of(coordinator, live, group, group_id, now_ms)
@@ -59,7 +58,6 @@ def beat(
         if group is None:
             opening, group, classic = _open(shard, state, request, scene)
         entries, made = heartbeat(group, request, caller, scene, lambda: uuid_text(coordinator.random.uuid()))
-        wrote = bool(entries)
         return opening + entries if opening else entries, made.response
 
     promise = shard.submit(decide)
@@ -67,7 +65,7 @@ def beat(
         looked_at(live, scene, compared=made.compared)
         if classic is not None:
             _take_over(coordinator, shard, live, classic)
-        heard_of(coordinator, shard, group_id, live, made.member, scene.terms.session_timeout_ms, moved=wrote)
+        heard_of(coordinator, shard, group_id, live, made.member, scene.terms.session_timeout_ms, moved=made.moved)
     return promise
 
 
@@ -117,7 +115,8 @@ def _leave(
         nonlocal gone
         group = state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise _not_found(group_id, exists=group is not None)
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         scene = scene_of(coordinator, live, group, group_id, now_ms)
         entries, gone = leave(group, request.member_id, request.instance_id, request.member_epoch, scene)
         answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)

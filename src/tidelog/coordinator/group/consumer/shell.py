@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.config.group import GROUP_RESOURCE
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
-from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup
+from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
 from tidelog.coordinator.group.consumer.progress import Scene
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.terms import Terms, terms_of
@@ -109,6 +109,15 @@ def heard_of(
     return deadlines
 
 
+def resume(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup) -> None:
+    """The group was loaded: its members' sessions begin anew, since heartbeats may have gone elsewhere."""
+    live = LiveConsumerGroup()
+    session_ms = _terms(coordinator, live, group.id, coordinator.metadata.image).session_timeout_ms
+    for member in group.members.values():
+        own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+        heard_of(coordinator, shard, group.id, live, member, own_ms, moved=True)
+
+
 def keep(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: LiveConsumerGroup) -> None:
     """Keep it, and its timer set for the next deadline."""
     shard.live.consumer[group_id] = live
@@ -119,13 +128,6 @@ def keep(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: 
     delay_s = max(live.wake_s - shard.clock.monotonic(), 0.0)
     live.alarm_s = live.wake_s
     live.alarm = shard.schedule(delay_s, lambda: _ring(coordinator, shard, group_id, live))
-
-
-def forget(shard: GroupShard, group_id: str) -> None:
-    live = shard.live.consumer.pop(group_id, None)
-    if live is not None and live.alarm is not None:
-        live.alarm.cancel()
-        live.alarm = None
 
 
 def _ring(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, live: LiveConsumerGroup) -> None:

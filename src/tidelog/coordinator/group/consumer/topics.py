@@ -9,7 +9,8 @@ from tidelog.coordinator.group.consumer.xxh3 import xxh3_64
 from tidelog.metadata.image import ClusterImage, TopicImage
 
 _HASH_VERSION = b"\0"
-_HASHES_MAX = 4096
+_HASHES_MAX = 32_768
+"""Topics whose hash is remembered; of those beyond, it is computed again whenever topics change."""
 
 
 def names_of(subscription: Subscription, resolved: Mapping[str, Resolved]) -> Iterable[str]:
