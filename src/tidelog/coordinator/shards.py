@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.coordinator.loading import Loading
@@ -18,6 +19,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 
 if TYPE_CHECKING:
     from tidelog.env import Environment
+    from tidelog.env.promise import Promise
     from tidelog.metadata.follow import Follower
     from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
@@ -31,13 +33,27 @@ CHUNKS_AT_ONCE = 4
 """A log of so few chunks is read while its first client waits, which is told of loading otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class LateKind(Generic[S, L]):
+    """A kind whose parts are imported when the first shard needs them: a broker without groups starts without."""
+
+    topic: str
+    make: Callable[[], Kind[S, L]]
+
+
 class Shards(Generic[S, L]):
     """Every shard that this broker leads, by partition. `on_load` and `on_unload` are told of each."""
 
     def __init__(
-        self, kind: Kind[S, L], node_id: int, env: Environment, replicas: Replicas, metadata: Follower
+        self,
+        kind: Kind[S, L] | LateKind[S, L],
+        node_id: int,
+        env: Environment,
+        replicas: Replicas,
+        metadata: Follower,
     ) -> None:
-        self.kind = kind
+        self.topic = kind.topic
+        self._kind = kind
         self.on_load: list[Callable[[Shard[S, L]], None]] = []
         self.on_unload: list[Callable[[Shard[S, L]], None]] = []
         self._node_id = node_id
@@ -52,12 +68,18 @@ class Shards(Generic[S, L]):
         self._closed = False
         metadata.subscribe(self._image_changed)
 
+    @property
+    def kind(self) -> Kind[S, L]:
+        if isinstance(self._kind, LateKind):
+            self._kind = self._kind.make()
+        return self._kind
+
     # -- asking
 
     @property
     def partitions(self) -> int:
         """How many partitions the topic has; 0 where it isn't there yet."""
-        topic = self._metadata.image.topics.get(self.kind.topic)
+        topic = self._metadata.image.topics.get(self.topic)
         return 0 if topic is None else len(topic.partitions)
 
     def of(self, key: str) -> Shard[S, L]:
@@ -68,7 +90,7 @@ class Shards(Generic[S, L]):
         """
         count = self.partitions
         if not count:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.kind.topic} isn't there yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} isn't there yet")
         return self.at(partition_of(key, count))
 
     def at(self, index: int) -> Shard[S, L]:
@@ -77,7 +99,7 @@ class Shards(Generic[S, L]):
         if shard is None:
             shard = self._load_first(index)
         if not shard.leads:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.kind.topic}-{index} can't be used: see the log")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{index} can't be used: see the log")
         return shard
 
     def loaded(self) -> Iterator[Shard[S, L]]:
@@ -95,9 +117,18 @@ class Shards(Generic[S, L]):
 
     def load_rest(self) -> None:
         """Load, in the background, what nobody asked for; from now on also what this broker comes to lead."""
+        if not self._in_background and isinstance(self._kind, LateKind):
+            # Importing takes some tens of milliseconds, which the loop needn't wait for.
+            self._env.loop.run_blocking(self._kind.make).on_done(self._import_done)
+        else:
+            self._queue += [index for index in self._led() if index not in self._shards and index not in self._loading]
+            self._work_later()
         self._in_background = True
-        self._queue += [index for index in self._led() if index not in self._shards and index not in self._loading]
-        self._work_later()
+
+    def _import_done(self, promise: Promise[Kind[S, L]]) -> None:
+        if isinstance(self._kind, LateKind):
+            self._kind = promise.result()
+        self.load_rest()
 
     def close(self) -> None:
         """The broker stops: nothing is decided any more, and no timer fires."""
@@ -109,7 +140,7 @@ class Shards(Generic[S, L]):
     # -- loading
 
     def _led(self) -> list[int]:
-        topic = self._metadata.image.topics.get(self.kind.topic)
+        topic = self._metadata.image.topics.get(self.topic)
         partitions = () if topic is None else topic.partitions
         return [index for index, image in enumerate(partitions) if image.leader == self._node_id]
 
@@ -129,11 +160,11 @@ class Shards(Generic[S, L]):
 
     def _open(self, index: int) -> Loading[S, L]:
         """Begin to load; NOT_COORDINATOR where another broker leads, or the log can't be used."""
-        image = self._metadata.image.partition(self.kind.topic, index)
+        image = self._metadata.image.partition(self.topic, index)
         if self._closed or image is None or image.leader != self._node_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         try:
-            partition = self._replicas.get(self.kind.topic, index)
+            partition = self._replicas.get(self.topic, index)
             partition.check_leader()
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
@@ -160,7 +191,7 @@ class Shards(Generic[S, L]):
                     self._open(index)
                     break
                 except KafkaError as error:
-                    log.warning("%s-%d is not loaded: %s", self.kind.topic, index, error)
+                    log.warning("%s-%d is not loaded: %s", self.topic, index, error)
             self._queue.popleft()
         if self._queue:
             self._work_later()
@@ -175,7 +206,7 @@ class Shards(Generic[S, L]):
             known = isinstance(error, KafkaError | MalformedError)
             log.error(
                 "%s-%d can't be loaded, its keys have no coordinator: %s",
-                self.kind.topic,
+                self.topic,
                 index,
                 error,
                 exc_info=None if known else error,
@@ -220,12 +251,12 @@ class Shards(Generic[S, L]):
     def _image_changed(
         self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
     ) -> None:
-        before, after = old.topics.get(self.kind.topic), new.topics.get(self.kind.topic)
+        before, after = old.topics.get(self.topic), new.topics.get(self.topic)
         if before is after:
             return
         for index in {*self._shards, *self._loading}:
             known = self._shards[index] if index in self._shards else self._loading[index].shard
-            image = new.partition(self.kind.topic, index)
+            image = new.partition(self.topic, index)
             gone = after is None or after.id != known.partition.topic_id
             if gone or image is None or image.leader != self._node_id or image.leader_epoch != known.epoch:
                 self._unload(index)

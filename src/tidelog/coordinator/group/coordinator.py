@@ -4,26 +4,20 @@ take the coordinator and the request."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group import expiry
-from tidelog.coordinator.group.classic import hooks as classic
-from tidelog.coordinator.group.consumer import hooks as consumer
-from tidelog.coordinator.group.fold import fold
-from tidelog.coordinator.group.live import GroupLive
-from tidelog.coordinator.group.state import EMPTY, GroupsState
 from tidelog.coordinator.placement import CONSUMER_OFFSETS
-from tidelog.coordinator.shard import Kind
-from tidelog.coordinator.shards import Shards
+from tidelog.coordinator.shards import LateKind, Shards
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.records.coordinator import OFFSETS_TOPIC, RecordTypes
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
-    from tidelog.coordinator.group.live import GroupShard
+    from tidelog.coordinator.group.live import GroupLive, GroupShard
+    from tidelog.coordinator.group.state import GroupsState
+    from tidelog.coordinator.shard import Kind
     from tidelog.env import Clock, Environment, Random
     from tidelog.metadata.follow import Follower
+    from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
 
 
@@ -45,13 +39,9 @@ class GroupCoordinator:
         self.random = random
         self.clock = clock
         self._config = config
-        shards.on_load += [
-            partial(classic.on_load, self),
-            partial(consumer.on_load, self),
-            partial(expiry.begin, self),
-        ]
-        shards.on_unload += [partial(classic.on_unload, self), partial(consumer.on_unload, self)]
-        metadata.subscribe(lambda old, new, topics, configs: expiry.topics_deleted(self, old, new, topics))
+        shards.on_load.append(self._loaded)
+        shards.on_unload.append(self._unloaded)
+        metadata.subscribe(self._image_changed)
 
     @property
     def config(self) -> BrokerConfig:
@@ -64,19 +54,36 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group must have an id")
         return self.shards.of(group_id)
 
+    # -- what its parts are told; they are imported once there is a shard
+
+    def _loaded(self, shard: GroupShard) -> None:
+        from tidelog.coordinator.group.running import loaded
+
+        loaded(self, shard)
+
+    def _unloaded(self, shard: GroupShard) -> None:
+        from tidelog.coordinator.group.running import unloaded
+
+        unloaded(self, shard)
+
+    def _image_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
+    ) -> None:
+        if changed_topics and any(True for _ in self.shards.loaded()):
+            from tidelog.coordinator.group.expiry import topics_deleted
+
+            topics_deleted(self, old, new, changed_topics)
+
 
 def group_coordinator(
     node_id: int, env: Environment, config: Callable[[], BrokerConfig], replicas: Replicas, metadata: Follower
 ) -> GroupCoordinator:
     """The coordinator on its shards."""
-    kind: Kind[GroupsState, GroupLive] = Kind(
-        topic=CONSUMER_OFFSETS,
-        types=RecordTypes(OFFSETS_TOPIC),
-        empty=EMPTY,
-        fold=fold,
-        make_live=lambda shard: GroupLive(),
-        codec=lambda: config().offsets_topic_compression_codec,
-        timeout_s=lambda: config().offsets_commit_timeout_ms / 1000,
-    )
-    shards = Shards(kind, node_id, env, replicas, metadata)
+
+    def make_kind() -> Kind[GroupsState, GroupLive]:
+        from tidelog.coordinator.group.running import groups_kind
+
+        return groups_kind(config)
+
+    shards = Shards(LateKind(CONSUMER_OFFSETS, make_kind), node_id, env, replicas, metadata)
     return GroupCoordinator(shards, config, metadata, env.random, env.clock)
