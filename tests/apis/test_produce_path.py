@@ -162,3 +162,20 @@ def test_the_usual_request_takes_the_fast_path(topic: str) -> None:
         assert asked.done
         assert asked.closed is None
     assert broker.partition(topic).log.log_end == 3
+
+
+@pytest.mark.parametrize("size", [125, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
+def test_the_length_of_a_batch_may_take_one_to_four_bytes(size: int) -> None:
+    brokers = [Harbour(), Harbour(fast=False)]
+    value = bytes(size - 60)
+    while (excess := len(batch(value)) - size) > 0:
+        value = value[:-excess]
+    assert len(batch(value)) == size
+    answers: list[bytes | None] = []
+    for broker in brokers:
+        broker.make_topic("t")
+        asked = broker.send(ApiKey.PRODUCE, 10, produce_fields("t", batch(value)))
+        broker.settle()
+        answers.append(asked.frame)
+        assert broker.partition("t").log.log_end == 1
+    assert answers[0] == answers[1]

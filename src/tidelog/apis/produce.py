@@ -76,13 +76,14 @@ NO_LOG_START = frozenset(
 _read_i32 = Struct(">i").unpack_from
 # Header tags, transactional id, acks, timeout, number of topics + 1, length of the topic's name + 1.
 _HEAD = Struct(">BBhiBB")
-_read_head = _HEAD.unpack_from
-_HEAD_BYTES = _HEAD.size - 1  # the name's length also begins the key of `_targets`
+_NAME_AT = _HEAD.size
+_LENGTH_AT = _NAME_AT - 1
+_KEY_BYTES = _NAME_AT + 4  # and the name's length: the name has a byte less; then one partition and its index
 _FRAME = Struct(">iiB")
 
 
-Target: TypeAlias = "tuple[Partition, int, bytes, Callable[..., bytes], int]"
-"""A partition, its index, the constant part of an answer without error, the answer's layout and its length."""
+Target: TypeAlias = "tuple[Partition, int, int, int, bytes, Callable[..., bytes], int]"
+"""A partition, its index, acks, timeout, the constant part of an answer without error, its layout and its length."""
 
 
 class ProducePath:
@@ -100,22 +101,26 @@ class ProducePath:
         if not FLEXIBLE_FROM <= version < IDS_FROM:
             return NotImplemented
         try:
-            tags, transactional, acks, timeout_ms, topics, name_bytes = _read_head(buffer, pos)
-            # A null transactional id is a 0.
-            if tags or transactional or topics != 2 or name_bytes > 127 or not -1 <= acks <= 1:
-                return NotImplemented
-            pos += _HEAD_BYTES
-            after: int = pos + name_bytes + 5
+            # Everything up to the batch is the same each time a client writes to this partition.
+            after: int = pos + _KEY_BYTES + buffer[pos + _LENGTH_AT]
             key = buffer[pos:after].tobytes()
             target = self._targets.get(key)
             if target is None:
-                target = self._find(key, name_bytes)
+                target = self._find(key)
                 if target is None:
                     return NotImplemented
             size: int = buffer[after]
             after += 1
             if size > 127:
-                size, after = _rest_of_uvarint(buffer, size, after)
+                second: int = buffer[after]
+                after += 1
+                size += (second - 1) << 7
+                if second > 127:
+                    third: int = buffer[after]
+                    after += 1
+                    size += (third - 1) << 14
+                    if third > 127:
+                        size, after = _rest_of_uvarint(buffer, size, after)
         except (StructError, IndexError):
             return NotImplemented
         stop = after + size - 1
@@ -123,7 +128,7 @@ class ProducePath:
             return NotImplemented
         if size <= HEADER_BYTES or buffer[after + ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
             return NotImplemented
-        partition, index, middle, pack, frame_bytes = target
+        partition, index, acks, timeout_ms, middle, pack, frame_bytes = target
         try:
             base, next_offset, time_ms = partition.append(buffer, after, stop, acks, self._now_ms())
         except KafkaError as error:
@@ -144,11 +149,16 @@ class ProducePath:
             return answer
         return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.log_start, _TAIL)
 
-    def _find(self, key: bytes, name_bytes: int) -> Target | None:
-        """Resolve and remember: `key` is the topic's name, a count of one partition, and its index, as in the frame."""
-        name, count, index = key[1:name_bytes], key[name_bytes], _read_i32(key, name_bytes + 1)[0]
-        if count != 2:
+    def _find(self, key: bytes) -> Target | None:
+        """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
+        tags, transactional, acks, timeout_ms, topics, name_bytes = _HEAD.unpack_from(key)
+        # A null transactional id is a 0. A name's length of two bytes would be above 127.
+        if tags or transactional or topics != 2 or not 0 < name_bytes < 128 or not -1 <= acks <= 1:
             return None
+        behind = _LENGTH_AT + name_bytes
+        if key[behind] != 2:  # one partition
+            return None
+        name, index = key[_NAME_AT:behind], _read_i32(key, behind + 1)[0]
         try:
             topic = name.decode()
             if topic in INTERNAL_TOPICS:
@@ -157,12 +167,12 @@ class ProducePath:
         except (KafkaError, UnicodeDecodeError):
             return None
         # Header tags, one topic, its name, one partition, its index, no error.
-        middle = b"\0\x02" + key + b"\0\0"
+        middle = b"\0\x02" + key[_LENGTH_AT:] + b"\0\0"
         # Length, correlation id, what is always the same, base offset, append time, log start, what is always the same.
         layout = Struct(f">ii{len(middle)}sqqq{len(_TAIL)}s")
         if len(self._targets) >= TARGETS_MAX:
             self._targets.clear()
-        target = (partition, index, middle, layout.pack, layout.size - 4)
+        target = (partition, index, acks, timeout_ms, middle, layout.pack, layout.size - 4)
         self._targets[key] = target
         return target
 
@@ -171,15 +181,14 @@ class ProducePath:
 _TAIL = b"\1\0\0\0" + bytes(4) + b"\0"
 
 
-def _rest_of_uvarint(buffer: memoryview, first: int, pos: int) -> tuple[int, int]:
-    value, shift = first & 0x7F, 7
-    while shift <= 28:
+def _rest_of_uvarint(buffer: memoryview, value: int, pos: int) -> tuple[int, int]:
+    """Of one with four bytes or five, where three are in `value` and `pos` is that of the fourth."""
+    for shift in (21, 28):
         byte = buffer[pos]
         pos += 1
-        value |= (byte & 0x7F) << shift
+        value += (byte - 1) << shift
         if byte < 0x80:
             return value, pos
-        shift += 7
     raise IndexError
 
 
@@ -232,7 +241,7 @@ class _LateAck:
             return
         self.done = True
         slot, self._slot = self._slot, None  # each would keep the other alive until the garbage collector comes
-        partition, _, middle, pack, frame_bytes = self._target
+        partition, _, _, _, middle, pack, frame_bytes = self._target
         base, time_ms, log_start = self._base, self._time_ms, partition.log.log_start
         if code:
             base = time_ms = log_start = -1
