@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.apis.harbour import NOW_MS, Harbour
-from tests.apis.offsets import GROUP, TOPIC, commit, committed, find, harbour, shard
+from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, find, harbour, shard
 from tidelog.coordinator import loading
 from tidelog.coordinator.entry import Entry
 from tidelog.env.promise import Promise
+from tidelog.machine import machine
 from tidelog.metadata.apply import fold
 from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -189,3 +190,16 @@ def test_a_stop_ends_every_shard() -> None:
     port.wait(port.broker.stop())
     assert not crew.leads
     assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
+
+
+def test_more_changes_than_may_wait_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "WAITING_MAX", 3)
+    port = harbour()
+    port.hold_syncs()
+    asked = [port.send(ApiKey.OFFSET_COMMIT, 8, commit_fields(GROUP, {0: number})) for number in range(5)]
+    port.settle()
+    assert [one.done for one in asked] == [False, False, False, True, True]
+    codes = {one.response.topics[0].partitions[0].error_code for one in asked[3:]}
+    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    port.let_sync()
+    assert committed(port) == {0: 2}

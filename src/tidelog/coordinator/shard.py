@@ -84,6 +84,7 @@ class Shard(Generic[S, L]):
             env.clock,
             env.loop,
             ErrorCode.NOT_COORDINATOR,
+            full=ErrorCode.COORDINATOR_NOT_AVAILABLE,
         )
 
     @property

@@ -79,6 +79,7 @@ class Machine(Generic[S, R]):
         "_committing",
         "_end",
         "_fold",
+        "_full",
         "_log",
         "_loop",
         "_lost",
@@ -100,6 +101,7 @@ class Machine(Generic[S, R]):
         clock: Clock,
         loop: Loop,
         lost: ErrorCode,
+        full: ErrorCode = ErrorCode.REQUEST_TIMED_OUT,
     ) -> None:
         self.committed = state
         self.newest = state
@@ -111,6 +113,7 @@ class Machine(Generic[S, R]):
         self._clock = clock
         self._loop = loop
         self._lost = lost
+        self._full = full
         self._waiting: deque[_Waiting[S, R]] = deque()
         self._waiting_answers = 0
         self._end = 0
@@ -156,7 +159,7 @@ class Machine(Generic[S, R]):
         if self.epoch is None:
             return Promise[T].failed(KafkaError(self._lost, "this node doesn't lead"))
         if self._waiting_answers >= WAITING_MAX:
-            return Promise[T].failed(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} changes wait already"))
+            return Promise[T].failed(KafkaError(self._full, f"{WAITING_MAX} changes wait already"))
         now_ms = self._clock.now_ms()
         try:
             records, answer = decide(self.newest, now_ms)
