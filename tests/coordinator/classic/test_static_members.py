@@ -134,6 +134,19 @@ def test_a_static_member_that_is_away_during_a_rebalance_stays_but_must_sync_in_
     assert away not in crew.group.members
 
 
+def test_a_member_that_restarts_before_it_synced_is_waited_for_under_its_new_id() -> None:
+    crew = Crew()
+    crew.join("ship", instance="one", session_ms=200_000)
+    crew.join("ship", instance="two", session_ms=200_000)
+    crew.wait(0)
+    leader, former = crew.group.members
+    crew.sync(leader, assignments={former: b"its part"})
+    again = crew.answers[crew.join("ship", instance="two", session_ms=200_000)].member_id
+    assert crew.answers[crew.sync(again, instance="two")].assignment == b"its part"
+    crew.wait(61_000)
+    assert (crew.group.phase, set(crew.group.members)) == (Phase.STABLE, {leader, again})
+
+
 def test_static_members_die_with_their_session_as_otherscarry_out() -> None:
     crew, (leader, silent) = crew_of("one", "two")
     crew.wait(5000)

@@ -53,8 +53,8 @@ def leave(
 def _take_out(group: LiveClassicGroup, leaver: MemberIdentity, out: list[Effect]) -> ErrorCode:
     member_id = leaver.member_id
     reason = (leaver.reason or "not provided")[:REASON_MAX]
-    if not member_id:
-        member_id = group.static.get(leaver.group_instance_id or "", "")
+    if not member_id and leaver.group_instance_id is not None:
+        member_id = group.static.get(leaver.group_instance_id, "")
     if group.pending.pop(member_id, None) is None:
         try:
             drop(group, group.check_member(member_id, leaver.group_instance_id), out)
