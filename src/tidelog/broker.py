@@ -20,7 +20,6 @@ from tidelog.controller import brokers, producer_ids
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.coordinator.group.coordinator import group_coordinator
-from tidelog.coordinator.txn.coordinator import transaction_coordinator
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
@@ -39,6 +38,7 @@ from tidelog.wire.records.metadata import decode_record, encode_record
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.controller.producer_ids import ProducerIdBlock
+    from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.env import Environment
     from tidelog.metadata.image import ClusterImage
     from tidelog.raft.folder import FolderIdentity
@@ -106,9 +106,7 @@ class Broker:
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
             groups=groups,
-            transactions=transaction_coordinator(
-                config.node_id, env, lambda: self.services.config, replicas, follower, producer_ids.next, groups.shards
-            ),
+            make_transactions=self._make_transactions,
         )
         started: Promise[None] = Promise()
 
@@ -124,7 +122,7 @@ class Broker:
                 started.resolve(None)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, replicas.open_found)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.groups.shards.load_rest)
-                self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.transactions.shards.load_rest)
+                self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.load_transactions)
 
         def leading(promise: Promise[None]) -> None:
             if failing(promise):
@@ -249,6 +247,20 @@ class Broker:
         services = self.services
         return services.controller.submit(lambda image, _: producer_ids.allocate(image, services.node_id, self._epoch))
 
+    def _make_transactions(self) -> TransactionCoordinator:
+        from tidelog.coordinator.txn.coordinator import transaction_coordinator
+
+        services = self.services
+        return transaction_coordinator(
+            services.node_id,
+            self.env,
+            lambda: services.config,
+            services.replicas,
+            services.metadata,
+            services.producer_ids.next,
+            services.groups.shards,
+        )
+
     def _topic_config(self, topic: str) -> TopicConfig:
         return resolve_topic(self.services.metadata.image.topic_config(topic), self.services.config)
 
@@ -280,8 +292,7 @@ class Broker:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return
             server.close()
-            self.services.groups.shards.close()
-            self.services.transactions.shards.close()
+            self.services.close_coordinators()
             self._leave().on_done(lambda _: self._close(stopped))
 
         drain()

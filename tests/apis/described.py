@@ -61,6 +61,6 @@ def context(
         deadlines=nothing,
         endpoints={},
         groups=nothing,
-        transactions=nothing,
+        make_transactions=nothing,
     )
     return Context(services, version, "tester", "127.0.0.1", listener, 1, 1)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.placement import TRANSACTION_STATE
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.apis.deadlines import Deadlines
     from tidelog.apis.fetch.sessions import FetchSessions
     from tidelog.apis.producer_ids import ProducerIds
@@ -49,7 +53,26 @@ class Services:
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]
     groups: GroupCoordinator
-    transactions: TransactionCoordinator
+    make_transactions: Callable[[], TransactionCoordinator]
+    _transactions: TransactionCoordinator | None = None
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """Made when first asked for: a broker without transactions starts without importing them."""
+        if self._transactions is None:
+            self._transactions = self.make_transactions()
+        return self._transactions
+
+    def load_transactions(self) -> None:
+        """Load, in the background, what there is of them."""
+        if TRANSACTION_STATE in self.metadata.image.topics:
+            self.transactions.shards.load_rest()
+
+    def close_coordinators(self) -> None:
+        """The broker stops: nothing is decided any more."""
+        self.groups.shards.close()
+        if self._transactions is not None:
+            self._transactions.shards.close()
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tidelog.apis.produce import is_transactional
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
 from tidelog.env.promise import Promise
-from tidelog.wire.batch import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_FLAG
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -50,12 +50,6 @@ class _First(NamedTuple):
 
     place: Place
     partition: Partition
-
-
-def is_transactional(records: memoryview | bytes | None) -> bool:
-    return (
-        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
-    )
 
 
 def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused]:

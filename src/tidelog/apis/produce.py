@@ -20,7 +20,6 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidelog.apis.joining import Refused, is_transactional, join
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.env.promise import Promise
 from tidelog.log.validate import RecordsRefused
@@ -51,6 +50,7 @@ from tidelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context, Services
+    from tidelog.apis.joining import Refused
     from tidelog.replica.partition import Partition
 
 log = logging.getLogger("tidelog.produce")
@@ -259,6 +259,8 @@ def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promi
         return ProduceResponse(responses=[_refused(topic, refusal) for topic in request.topic_data])
     if request.transactional_id is None:
         return _append_all(context, request, {})
+    from tidelog.apis.joining import join  # here: most brokers never see a transaction
+
     try:
         refused = join(context, request)
     except KafkaError as error:
@@ -317,6 +319,12 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
+
+
+def is_transactional(records: memoryview | bytes | None) -> bool:
+    return (
+        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
+    )
 
 
 def _holds_one_batch(records: memoryview) -> bool:

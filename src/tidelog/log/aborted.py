@@ -49,7 +49,11 @@ class AbortedIndex:
         )
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-        self._file.append(ENTRY.pack(VERSION, *entry))
+        try:
+            self._file.append(ENTRY.pack(VERSION, *entry))
+        except OSError:
+            self._file.truncate(len(entries) * ENTRY.size)  # the next entry must not stand behind half of one
+            raise
         entries.append(entry)
 
     def entries(self) -> list[Aborted]:

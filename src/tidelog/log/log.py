@@ -146,6 +146,8 @@ class Log(ReadableLog):
                 self._enter_epoch(leader_epoch, base)  # before the write: it may have to read the disk, and fail
             if file is None:
                 file = self._store.files.open(segment)
+            if producers is None and producer_id >= 0:  # a marker
+                self._note_aborted(segment, buffer[start:end], read_header(buffer[start:end]))
             file.append(buffer[start:end])
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -162,7 +164,7 @@ class Log(ReadableLog):
         if producers is not None:
             producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
         elif producer_id >= 0:
-            self._replay(segment, buffer[start:end], read_header(buffer[start:end]))
+            self.producers.replay(buffer[start:end], read_header(buffer[start:end]))
         if self._follows:
             self.durable_end = next_offset
         elif self._counts:
@@ -203,6 +205,8 @@ class Log(ReadableLog):
         try:
             if header.leader_epoch != self._epoch:
                 self._enter_epoch(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0 and header.attributes & CONTROL_FLAG:
+                self._note_aborted(segment, data, header._replace(pos=0))
             self._store.files.open(segment).append(data)
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -214,18 +218,21 @@ class Log(ReadableLog):
         self.log_end = header.next_offset
         self.batches += 1
         if header.producer_id >= 0:
-            self._replay(segment, data, header._replace(pos=0))
+            self.producers.replay(data, header._replace(pos=0))
         if self._follows:
             self.durable_end = self.log_end
         elif self._counts:
             self._count_flush()
 
-    def _replay(self, segment: Segment, data: memoryview, header: BatchHeader) -> None:
-        """What a follower's batch, or a marker, means for its producer."""
-        completed = self.producers.replay(data, header)
+    def _note_aborted(self, segment: Segment, data: memoryview, header: BatchHeader) -> None:
+        """Before a marker is written: the transaction that it aborts, if it does, goes to the segment's index.
+
+        First, since it may fail: a marker without its entry would show readers what was aborted.
+        """
+        completed = self.producers.completed_by(data, header)
         if completed is not None and completed.aborted:
-            self.has_aborted = True
             segment.aborted(self._store.disk).append(completed)
+            self.has_aborted = True
             self._new_names = True
 
     def _make_room(self, size: int, last: int, max_timestamp: int, now_ms: int) -> Segment:
@@ -338,6 +345,8 @@ class Log(ReadableLog):
             try:
                 if segment is not None:
                     self._store.files.open(segment).truncate(segment.size)
+                    if segment.has_aborted:
+                        segment.aborted(self._store.disk).truncate_to(self.log_end)
             except OSError as second:
                 self.go_offline(f"{reason}; cutting off the torn write failed too: {second}")
             else:

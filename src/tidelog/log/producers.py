@@ -220,9 +220,8 @@ class Producers:
         first_offset = producer.txn_first_offset
         completed = None
         if first_offset >= 0:
+            completed = self._completed(producer_id, first_offset, offset, commit=commit)
             self._open.remove((first_offset, producer_id))
-            stable = self._open[0][0] if self._open else offset + 1
-            completed = Completed(producer_id, first_offset, offset, not commit, stable)
             insort(self._ended, (first_offset, offset))
             producer.txn_first_offset = -1
             self._find_first_unstable()
@@ -234,6 +233,20 @@ class Producers:
         producer.last_timestamp = timestamp
         self.end = offset + 1
         return completed
+
+    def _completed(self, producer_id: int, first_offset: int, offset: int, *, commit: bool) -> Completed:
+        others = (first for first, known_id in self._open if known_id != producer_id)
+        return Completed(producer_id, first_offset, offset, not commit, next(others, offset + 1))
+
+    def completed_by(self, buffer: Buffer, header: BatchHeader) -> Completed | None:
+        """What a marker's batch would end, were it written; None where nothing is open."""
+        producer = self._producers.get(header.producer_id)
+        marker = next(records(buffer, header), None)
+        if producer is None or producer.txn_first_offset < 0 or marker is None:
+            return None
+        first_offset = producer.txn_first_offset
+        commit = read_marker(marker).committed
+        return self._completed(header.producer_id, first_offset, header.base_offset, commit=commit)
 
     def replay(self, buffer: Buffer, header: BatchHeader) -> Completed | None:
         """A batch that is in the log already: what it means, without judging it (recovery, followers)."""

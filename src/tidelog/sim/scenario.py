@@ -4,7 +4,7 @@ At the end the whole log of each partition is read: once as it is, once after a 
 runs once more after a bit was flipped in data that was long durable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.sim.actor import Client
@@ -50,9 +50,9 @@ class Outcome:
 class TopicMaker(Client):
     """Creates the topics, again and again until they are there."""
 
-    def __init__(self, world: World, random: SimRandom) -> None:
+    def __init__(self, world: World, random: SimRandom, topics: Mapping[str, int] = TOPICS) -> None:
         self.done = False
-        self._topics = [self._topic(random, name, count) for name, count in TOPICS.items()]
+        self._topics = [self._topic(random, name, count) for name, count in topics.items()]
         super().__init__(world, "admin", random)
 
     def _topic(self, random: SimRandom, name: str, partitions: int) -> CreatableTopic:

@@ -71,6 +71,11 @@ class IdempotentProducer(Client):
     def done(self) -> bool:
         return self._made >= self._total and not self._unacknowledged
 
+    @property
+    def made(self) -> int:
+        """How many records it has sent, numbered from 0."""
+        return self._made
+
     def connected(self, connection: ClientConnection) -> None:
         if self._producer_id < 0:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)

@@ -14,13 +14,13 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** The same with the Java client, which has transactions of the second version. Arguments: BOOTSTRAP GROUP WORKER. */
+/** The same with the Java client, which has transactions of the second version. Arguments: BOOTSTRAP GROUP WORKER BATCH. */
 public class Worker {
     public static void main(String[] args) {
         Properties reading = new Properties();
         reading.putAll(Map.of("bootstrap.servers", args[0], "group.id", args[1], "isolation.level", "read_committed",
             "auto.offset.reset", "earliest", "enable.auto.commit", "false", "session.timeout.ms", "2000",
-            "heartbeat.interval.ms", "300", "max.poll.records", "200"));
+            "heartbeat.interval.ms", "300", "max.poll.records", args[3]));
         Properties writing = new Properties();
         writing.putAll(Map.of("bootstrap.servers", args[0], "transactional.id", args[1] + "-" + args[2],
             "transaction.timeout.ms", "5000", "delivery.timeout.ms", "20000", "request.timeout.ms", "5000", "linger.ms", "1"));

@@ -1,4 +1,4 @@
-"""The same with aiokafka: `python -m ... BOOTSTRAP GROUP WORKER`. Any failed transaction ends the process."""
+"""The same with aiokafka: `python -m ... BOOTSTRAP GROUP WORKER BATCH`. Any failed transaction ends the process."""
 
 import asyncio
 import sys
@@ -7,10 +7,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-BATCH = 200
 
-
-async def run(bootstrap: str, group: str, name: str) -> None:
+async def run(bootstrap: str, group: str, name: str, batch: str) -> None:
     consumer = AIOKafkaConsumer(
         "input",
         bootstrap_servers=bootstrap,
@@ -31,7 +29,7 @@ async def run(bootstrap: str, group: str, name: str) -> None:
     await consumer.start()
     await producer.start()
     while True:
-        batches = await consumer.getmany(timeout_ms=200, max_records=BATCH)
+        batches = await consumer.getmany(timeout_ms=200, max_records=int(batch))
         if not batches:
             continue
         async with producer.transaction():
@@ -46,7 +44,7 @@ async def run(bootstrap: str, group: str, name: str) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(run(*sys.argv[1:4]))
+        asyncio.run(run(*sys.argv[1:5]))
     except (KafkaError, OSError) as error:
         print(repr(error), file=sys.stderr)
         sys.exit(1)

@@ -18,7 +18,7 @@ KEYS = 40
 STALL_S = 90.0
 """How long nothing may be committed, whatever was killed: dead members' sessions, transactions, restarts."""
 
-Command = Callable[[str, str, str], list[str]]
+Command = Callable[[str, str, str, str], list[str]]
 
 
 def python_worker(library: str) -> Command:
@@ -31,26 +31,38 @@ def java_worker(jars: Path) -> Command:
     return lambda *arguments: ["java", *options, "-cp", f"{jars}/*", str(source), *arguments]
 
 
-def fill(bootstrap: str, count: int) -> None:
+class Source:
     """Records `key:number` in the order of their numbers for each key; a key stays in its partition."""
-    for topic in ("input", "output"):
-        Admin(bootstrap).create_topic(topic, PARTITIONS)
-    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000}
-    producer = Producer(settings)
-    for number in range(count):
-        key = number % KEYS
-        producer.produce("input", f"{key}:{number // KEYS}", key=str(key), partition=key % PARTITIONS)
-        if not number % 10_000:
-            producer.poll(0)
-    assert producer.flush(120) == 0
+
+    def __init__(self, bootstrap: str) -> None:
+        for topic in ("input", "output"):
+            Admin(bootstrap).create_topic(topic, PARTITIONS)
+        self.count = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "queue.buffering.max.messages": 1_000_000,
+                "log_level": 0,
+            }
+        )
+
+    def write(self, up_to: int) -> None:
+        for number in range(self.count, up_to):
+            key = number % KEYS
+            self._producer.produce("input", f"{key}:{number // KEYS}", key=str(key), partition=key % PARTITIONS)
+            if not number % 10_000:
+                self._producer.poll(0)
+        assert self._producer.flush(120) == 0
+        self.count = up_to
 
 
 class Copy:
     """The workers of one group, started again whenever they end."""
 
-    def __init__(self, broker: Tidelog, command: Command, workers: int, group: str = "copiers") -> None:
+    def __init__(self, broker: Tidelog, command: Command, workers: int, batch: int) -> None:
+        self.batch = batch
         self.broker = broker
-        self.group = group
         self.kills = 0
         self.restarts = 0
         self._command = command
@@ -60,7 +72,7 @@ class Copy:
     def _start(self, number: int) -> "subprocess.Popen[bytes]":
         path = self.broker.folder.parent / f"worker-{number}.log"
         with open(path, "ab") as output:
-            command = self._command(self.broker.bootstrap, self.group, f"worker-{number}")
+            command = self._command(self.broker.bootstrap, "copiers", f"worker-{number}", str(self.batch))
             return subprocess.Popen(command, stdout=output, stderr=output)
 
     def look_after(self) -> None:
@@ -94,13 +106,17 @@ def progress(consumer: Consumer) -> int:
     return sum(max(place.offset, 0) for place in found)
 
 
-def copy_through_chaos(broker: Tidelog, command: Command, count: int, *, seed: int, workers: int, kills: int) -> Copy:
-    """Until everything is copied; on the way, at random points of it, a worker or the broker is killed."""
+def copy_through_chaos(
+    broker: Tidelog, command: Command, count: int, *, seed: int, workers: int, kills: int, batch: int
+) -> Copy:
+    """The input comes in portions; in the middle of each a worker or the broker is killed. Until all is copied."""
     dice = random.Random(seed)
-    points = sorted(dice.uniform(0.02, 0.95) * count for _ in range(kills))
-    copy = Copy(broker, command, workers)
-    watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": copy.group, "log_level": 0})
-    best, moved = -1, time.monotonic()
+    source = Source(broker.bootstrap)
+    portion = count // (kills + 1)
+    source.write(portion)
+    copy = Copy(broker, command, workers, batch)
+    watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "copiers", "log_level": 0})
+    best, moved, killed_at = -1, time.monotonic(), 0
     try:
         while best < count:
             time.sleep(0.02)
@@ -111,14 +127,17 @@ def copy_through_chaos(broker: Tidelog, command: Command, count: int, *, seed: i
             if done > best:
                 best, moved = done, now
             assert now - moved < STALL_S, f"nothing moved for {STALL_S:.0f} s at {best} of {count}\n{copy.said()}"
-            if points and best >= points[0]:
-                points.pop(0)
+            if copy.kills < kills and best > killed_at:
+                source.write(source.count + portion)
                 copy.kills += 1
+                killed_at = best
                 if dice.random() < 0.5:
                     copy.kill(dice.randrange(workers))
                 else:
                     broker.kill()
                     broker.start()
+                if copy.kills == kills:
+                    source.write(count)
     finally:
         copy.end()
         watcher.close()

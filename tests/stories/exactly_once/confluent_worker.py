@@ -1,4 +1,4 @@
-"""Consume, transform, produce with confluent-kafka: `python -m ... BOOTSTRAP GROUP WORKER`.
+"""Consume, transform, produce with confluent-kafka: `python -m ... BOOTSTRAP GROUP WORKER BATCH`.
 
 Ends with code 1 where only a new process can go on, as a program under a supervisor does.
 """
@@ -8,7 +8,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-BATCH = 200
 TIMEOUT_S = 20.0
 
 
@@ -17,7 +16,8 @@ def transform(value: bytes) -> bytes:
 
 
 class Worker:
-    def __init__(self, bootstrap: str, group: str, name: str) -> None:
+    def __init__(self, bootstrap: str, group: str, name: str, batch: str) -> None:
+        self.batch = int(batch)
         common = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
@@ -45,7 +45,7 @@ class Worker:
 
     def run(self) -> None:
         while True:
-            messages: list[Any] = [each for each in self.consumer.consume(BATCH, 0.2) if not each.error()]
+            messages: list[Any] = [each for each in self.consumer.consume(self.batch, 0.2) if not each.error()]
             if messages:
                 self.copy(messages)
 
@@ -84,7 +84,7 @@ class Worker:
 
 if __name__ == "__main__":
     try:
-        Worker(*sys.argv[1:4]).run()
+        Worker(*sys.argv[1:5]).run()
     except KafkaException as error:
         print(error, file=sys.stderr)
         sys.exit(1)

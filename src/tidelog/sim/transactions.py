@@ -1,0 +1,168 @@
+"""One run of the simulator for transactions: copies that must be exact, whatever dies, with the power too.
+
+Numbered records go to `source`; copiers copy each of its partitions to `target` and to `audit`, which all share, in
+transactions with their offsets. Readers of committed records watch meanwhile. At the end each record of the source is
+in both copies exactly once and in order, and what one transaction wrote to both is in both or in neither.
+"""
+
+from collections.abc import Callable
+
+from tidelog.sim.checkers import History, Violation
+from tidelog.sim.committed import CommittedReader
+from tidelog.sim.copier import AUDIT, SOURCE, TARGET, Copier
+from tidelog.sim.faults import FAULTS, Faults
+from tidelog.sim.scenario import Outcome, TopicMaker
+from tidelog.sim.workloads import IdempotentProducer
+from tidelog.sim.world import DATA, World
+
+PEACE_S_MAX = 60.0
+TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1}
+
+
+class TransactionsRun:
+    """The parts of one run, in their order."""
+
+    def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
+        self._faults = faults
+        settings = {
+            "log.dirs": DATA,
+            "listeners": "PLAINTEXT://localhost:9092",
+            "node.id": "1",
+            "log.flush.offset.checkpoint.interval.ms": "300",
+            "log.initial.task.delay.ms": "100",
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
+        }
+        self.world = World(seed, settings, History())
+        self.random = self.world.random.fork("transactions")
+        self._sources: list[IdempotentProducer] = []
+        self._copiers: list[Copier] = []
+        self._readers: list[CommittedReader] = []
+        self._seen: dict[tuple[str, int], list[bytes]] = {}
+        self._lives = 0
+
+    def go(self) -> Outcome:
+        world = self.world
+        world.start_and_wait()
+        maker = TopicMaker(world, self.random.fork("topics"), TOPICS)
+        self._wait(lambda: maker.done, "the topics to be made")
+        maker.loop.kill()
+        self._begin()
+        faults = Faults(world, self.random.fork("faults"), self.random.random_int(3, 8), self._faults)
+        self._wait(lambda: faults.over, "the faults to be over")
+        self._heal()
+        world.stop_and_wait()
+        world.lose_power()
+        world.start_and_wait()
+        self._check_again()
+        copied = sum(len(values) for values in self._seen.values())
+        return Outcome(
+            world.seed,
+            world.fingerprint(),
+            world.history.acknowledged,
+            copied,
+            world.timeline.now,
+            world.timeline.events,
+            tuple(world.trace),
+        )
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        if not self.world.timeline.run_until(done, self.world.timeline.now + PEACE_S_MAX):
+            raise Violation(f"waited {PEACE_S_MAX} s for {what}")
+
+    def _begin(self) -> None:
+        world, random = self.world, self.random
+        for partition in range(TOPICS[SOURCE]):
+            name = f"n{partition}"
+            total = random.random_int(30, 150)
+            self._sources.append(IdempotentProducer(world, name, random.fork(name), SOURCE, partition, total))
+            self._start_copier(partition)
+        for topic in (TARGET, AUDIT):
+            for partition in range(TOPICS[topic]):
+                self._watch(topic, partition)
+        self._plan_second()
+
+    def _watch(self, topic: str, partition: int) -> CommittedReader:
+        saw = self._seen[topic, partition] = []
+        name = f"watches {topic}-{partition} from {self.world.timeline.events}"
+        reader = CommittedReader(self.world, name, self.random.fork(name), topic, partition, saw.append)
+        self._readers.append(reader)
+        return reader
+
+    def _start_copier(self, partition: int) -> None:
+        self._lives += 1
+        name = f"copier{partition}"
+        random = self.random.fork(f"{name} {self._lives}")
+        self._copiers.append(Copier(self.world, name, random, partition, self._lives))
+
+    def _plan_second(self) -> None:
+        """Now and then another copier begins while the one before still lives."""
+        if self._lives < 8:
+            self.world.timeline.plan(self.random.between(0.3, 3.0), self._second)
+
+    def _second(self) -> None:
+        partition = self.random.random_int(0, TOPICS[SOURCE] - 1)
+        self.world.note(f"another copier of {partition}")
+        for copier in self._copiers:
+            if copier.partition == partition:
+                copier.fenced = True  # it goes on with what it began, but doesn't begin anew
+        self._start_copier(partition)
+        self._plan_second()
+
+    def _heal(self) -> None:
+        """Nothing goes wrong any more: all is copied."""
+        self.world.note("peace")
+        self._lives = max(self._lives, 8)
+        for partition in range(TOPICS[SOURCE]):
+            for copier in self._copiers:
+                if copier.partition == partition:
+                    copier.fenced = True
+            self._start_copier(partition)
+        self._wait(lambda: all(producer.done for producer in self._sources), "the source to be full")
+        self._wait(self._all_copied, "everything to be copied")
+        for copier in self._copiers:
+            copier.stopped = True
+        self.world.timeline.run_until(lambda: False, self.world.timeline.now + 3.0)  # what is open is aborted
+        for client in (*self._sources, *self._copiers, *self._readers):
+            client.loop.kill()
+        self._check()
+
+    def _total(self, partition: int) -> int:
+        return self._sources[partition].made
+
+    def _all_copied(self) -> bool:
+        return all(
+            len(self._seen[TARGET, partition]) >= self._total(partition) for partition in range(TOPICS[SOURCE])
+        ) and len(self._seen[AUDIT, 0]) >= sum(map(self._total, range(TOPICS[SOURCE])))
+
+    def _check_again(self) -> None:
+        """After a clean stop and a power loss everything is as it was."""
+        before = {place: list(values) for place, values in self._seen.items()}
+        self._readers = [self._watch(topic, partition) for topic, partition in list(self._seen)]
+        self._wait(self._all_copied, "everything to be read again")
+        for reader in self._readers:
+            reader.loop.kill()
+        if self._seen != before:
+            raise Violation("what was committed is not the same after the power was lost")
+
+    def _check(self) -> None:
+        audit = self._seen[AUDIT, 0]
+        for partition in range(TOPICS[SOURCE]):
+            target = self._seen[TARGET, partition]
+            wanted = [b"n%d:%d" % (partition, number) for number in range(self._total(partition))]
+            for place, found in (
+                ("target", target),
+                ("audit", [v for v in audit if v.startswith(b"n%d:" % partition)]),
+            ):
+                copied = [value.split(b"|")[0] for value in found]
+                if copied != wanted:
+                    raise Violation(f"{place} holds {_first_difference(copied, wanted)} of partition {partition}")
+            if target != [value for value in audit if value.startswith(b"n%d:" % partition)]:
+                raise Violation(f"a transaction is in one copy of partition {partition} and not in the other")
+
+
+def _first_difference(found: list[bytes], wanted: list[bytes]) -> str:
+    for place, (have, want) in enumerate(zip(found, wanted, strict=False)):
+        if have != want:
+            return f"{have!r} where {want!r} comes next (place {place})"
+    return f"{len(found)} records instead of {len(wanted)}"

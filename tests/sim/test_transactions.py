@@ -1,0 +1,73 @@
+"""Exactly-once copies in the simulated world: they hold through every fault, and broken coordinators are found out."""
+
+from typing import Any
+
+import pytest
+
+from tidelog.coordinator.group import fold as group_fold
+from tidelog.coordinator.txn import decide
+from tidelog.coordinator.txn.ending import Ending
+from tidelog.coordinator.txn.state import Transaction, TransactionsState
+from tidelog.log.producers import Producers
+from tidelog.sim.checkers import Violation
+from tidelog.sim.transactions import TransactionsRun
+
+QUIET = (("drop", 1.0), ("kill", 1.0))
+
+
+def first_violation(faults: tuple[tuple[str, float], ...] = QUIET, seeds: range = range(40)) -> str:
+    for seed in seeds:
+        try:
+            TransactionsRun(seed, faults).go()
+        except Violation as violation:
+            return str(violation)
+    return f"none in {len(seeds)} seeds"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_copies_are_exact(seed: int) -> None:
+    outcome = TransactionsRun(seed).go()
+    assert outcome.fetched > 0
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_copies_are_exact_when_the_power_goes_again_and_again(seed: int) -> None:
+    assert TransactionsRun(seed, (("power", 1.0),)).go().fetched > 0
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert TransactionsRun(3).go().trace == TransactionsRun(3).go().trace
+
+
+def test_an_abort_that_readers_are_not_told_of_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Producers, "completed_by", lambda *_: None)
+    assert "none" not in first_violation()
+
+
+def test_a_marker_that_is_forgotten_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    write: Any = Ending._write
+
+    def all_but_the_last(self: Ending, shard: Any, transaction: Transaction, partitions: Any, retry_s: float) -> None:
+        write(self, shard, transaction, partitions[:-1], retry_s)
+
+    monkeypatch.setattr(Ending, "_write", all_but_the_last)
+    assert "none" not in first_violation()
+
+
+def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anybody(state: TransactionsState, transactional_id: str, producer: decide.Producer) -> Transaction:
+        return decide._known(state, transactional_id)
+
+    monkeypatch.setattr(decide, "_of", anybody)
+    assert "none" not in first_violation()
+
+
+def test_offsets_that_count_before_their_marker_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    fold: Any = group_fold.fold
+
+    def at_once(state: Any, entries: Any, position: Any) -> Any:
+        plain = [entry._replace(producer_id=-1) if hasattr(entry, "key") else entry for entry in entries]
+        return fold(state, plain, position)
+
+    monkeypatch.setattr("tidelog.coordinator.group.running.fold", at_once)
+    assert "none" not in first_violation()
