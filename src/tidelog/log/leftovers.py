@@ -18,6 +18,7 @@ from tidelog.log.names import (
     SWAP,
     TXN_INDEX,
     parse_segment_file,
+    segment_stem,
 )
 from tidelog.log.rewriting import UNFINISHED, put_back
 from tidelog.log.scan import batches
@@ -70,12 +71,30 @@ def _write_rest_again(disk: Disk, folder: str, names: list[str]) -> list[str]:
 
 
 def _finish(disk: Disk, folder: str, names: list[str]) -> list[str]:
-    cleaned = [parsed[0] for name in names if name.endswith(CLEANED) and (parsed := parse_segment_file(name))]
-    first_cleaned = min(cleaned, default=2**63)
+    """A swap counts when all of its files have their names, the segment's own last.
+
+    Kafka splits a segment that way, too, and renames the first one last: with it unfinished, the later ones are. Our
+    names of `.cleaned` files have a token, one for each cleaning: they tell of their own segment only.
+    """
+    first_cleaned, cleaned = 2**63, set[int]()
+    for name in names:
+        parsed = parse_segment_file(name) if name.endswith(CLEANED) else None
+        if parsed is not None and parsed[1].removesuffix(CLEANED) in SEGMENT_FILES:
+            first_cleaned = min(first_cleaned, parsed[0])
+        elif parsed is not None:
+            cleaned.add(parsed[0])
     swaps: list[str] = []
     for name in names:
         parsed = parse_segment_file(name)
-        unfinished = name.endswith(SWAP) and parsed is not None and parsed[0] >= first_cleaned
+        unfinished = (
+            name.endswith(SWAP)
+            and parsed is not None
+            and (
+                parsed[0] >= first_cleaned
+                or parsed[0] in cleaned
+                or f"{segment_stem(parsed[0])}{LOG}{SWAP}" not in names
+            )
+        )
         if (name.endswith(DELETED) and not name.endswith(_KEPT)) or name.endswith(CLEANED) or unfinished:
             disk.remove(f"{folder}/{name}")
         elif name.endswith(SWAP):

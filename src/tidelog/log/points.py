@@ -16,7 +16,7 @@ from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidelog.env import Environment
 
@@ -38,14 +38,17 @@ class OffsetsFile:
         self._changed = False
         self._writing = False
         self._waiting: list[Promise[None]] = []
-        self.stale: set[Key] = set()  # dropped, but perhaps still in the file
+        self._doubtful: Mapping[Key, int] = {}  # what was written last, unless that failed
         self.offsets: dict[Key, int] = {}
+        self.durable: Mapping[Key, int] = {}
+        """What stands in the file for sure."""
         self.broken = False
 
     def load(self) -> None:
         """`broken` where it can't be read: then nothing is trusted."""
         try:
             self.offsets = checkpoints.read_offsets(self._env.disk, self._path)
+            self.durable = dict(self.offsets)
         except CheckpointError as error:
             self.broken = True
             self._report(f"{error}; going on without it")
@@ -58,7 +61,6 @@ class OffsetsFile:
     def drop(self, key: Key) -> None:
         if self.offsets.pop(key, None) is not None:
             self._changed = True
-            self.stale.add(key)
 
     def save(self) -> Promise[None]:
         """Write it down off the loop; resolved when what it holds now is durable."""
@@ -76,7 +78,7 @@ class OffsetsFile:
         assert not self._writing, f"{self._path} is being written"
         self._changed = False
         checkpoints.write_offsets(self._env.disk, self._path, self.offsets)
-        self.stale.clear()
+        self.durable, self._doubtful = dict(self.offsets), {}
 
     @property
     def idle(self) -> bool:
@@ -86,18 +88,18 @@ class OffsetsFile:
         self._writing = True
         self._changed = False
         waiting, self._waiting = self._waiting, []
-        stale, self.stale = self.stale, set()
-        offsets = dict(self.offsets)
+        offsets = self._doubtful = dict(self.offsets)
         disk, path = self._env.disk, self._path
         done = self._env.loop.run_blocking(lambda: checkpoints.write_offsets(disk, path, offsets))
-        done.on_done(lambda promise: self._written(waiting, stale, promise))
+        done.on_done(lambda promise: self._written(waiting, offsets, promise))
 
-    def _written(self, waiting: list[Promise[None]], stale: set[Key], promise: Promise[None]) -> None:
+    def _written(self, waiting: list[Promise[None]], offsets: dict[Key, int], promise: Promise[None]) -> None:
         self._writing = False
         if promise.error is not None:
             self._changed = True
-            self.stale |= stale
             self._report(f"writing {self._path} failed: {promise.error}")
+        else:
+            self.durable, self._doubtful = offsets, {}
         for waiter in waiting:
             if promise.error is not None:
                 waiter.fail(promise.error)
@@ -107,8 +109,8 @@ class OffsetsFile:
             self._write()
 
     def may_hold(self, key: Key) -> bool:
-        """Whether the file may hold an offset that was dropped."""
-        return key in self.stale or (self._writing and key not in self.offsets)
+        """Whether an offset of this log may stand in the file, or come to: one that was dropped included."""
+        return key in self.offsets or key in self.durable or key in self._doubtful
 
 
 class Points:
@@ -143,7 +145,7 @@ class Points:
         if self._fallen.offsets:
             for file in self._falling:
                 file.save_now()
-            self.settled()
+            self._forget(dict(self._fallen.offsets))
 
     def fall(self, key: Key, offset: int) -> None:
         """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
@@ -152,20 +154,46 @@ class Points:
         for file in self._falling:
             if file.offsets.get(key, 0) > offset:
                 file.put(key, offset)
+        self.settle()
+
+    def save_starts(self, key: Key) -> Promise[None]:
+        """Resolved when the start of this log, as it is now, survives a crash: no older fall of it may count then."""
+        return self.settle() if key in self._fallen.offsets else self.starts.save()
+
+    def settle(self) -> Promise[None]:
+        """Have the other files hold what fell, then forget it; failed where one of them couldn't be written."""
+        settled: Promise[None] = Promise()
+        fallen = dict(self._fallen.offsets)
         saved = [file.save() for file in self._falling]
-        gather(saved).on_done(lambda _: self._settle(saved, key, offset))
 
-    def _settle(self, saved: list[Promise[None]], key: Key, offset: int) -> None:
-        if all(promise.error is None for promise in saved) and self._fallen.offsets.get(key) == offset:
+        def done(_: object) -> None:
+            try:
+                for promise in saved:
+                    promise.result()
+                self._forget(fallen)
+            except OSError as error:
+                settled.fail(error)
+            else:
+                settled.resolve(None)
+
+        gather(saved).on_done(done)
+        return settled
+
+    def _forget(self, fallen: dict[Key, int]) -> None:
+        """The other files hold these. Durably: or else they would count again after what comes next."""
+        held = [key for key, offset in fallen.items() if self._fallen.offsets.get(key) == offset]
+        for key in held:
             self._fallen.drop(key)
-            if not self._fallen.offsets:
-                self.settled()
-
-    def settled(self) -> None:
-        """The other files hold what fell."""
-        self._fallen.offsets.clear()
-        if self._disk.exists(f"{self.root}/{FALLEN}"):
-            self._disk.remove(f"{self.root}/{FALLEN}")
+        try:
+            if self._fallen.offsets:
+                self._fallen.save_now()
+            elif self._disk.exists(f"{self.root}/{FALLEN}"):
+                self._disk.remove(f"{self.root}/{FALLEN}")
+                self._disk.sync_folder(self.root)
+        except OSError:
+            for key in held:
+                self._fallen.offsets.setdefault(key, fallen[key])
+            raise
 
     def claim(self, key: Key) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""

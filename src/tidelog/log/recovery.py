@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log import truncation
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, CheckpointError
 from tidelog.log.epochs import LeaderEpochs
@@ -38,8 +39,11 @@ UNNOTICED_BYTES = 4 * 1024 * 1024
 """Up to so much of a tail is written again in the time that a start takes anyway."""
 
 
-def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -> None:
-    """Find out what the folder of the log holds. Raises OSError, and BadBatch for damage below the recovery point."""
+def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int, lost: bool = False) -> None:
+    """Find out what the folder of the log holds. Raises OSError, and BadBatch for damage below the recovery point.
+
+    `lost`: the file with the recovery points can't be read. All is read then, and only the last segment is ever cut.
+    """
     found = tidy(log._store.disk, log.folder)
     now_ms = log._store.clock.now_ms()
     log._segments = [Segment(log.folder, base, now_ms) for base in found.bases]
@@ -57,9 +61,10 @@ def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int) -
         open_last(log)
         _take_ends(log, log.log_end)
     else:
-        _recover(log, recovery_point or 0)
+        _recover(log, recovery_point or 0, cut_from=found.bases[-1] if lost else 0)
         _make_durable(log, recovery_point or 0)
-    log.log_start = min(log.log_start, log.log_end)
+    if log.log_start > log.log_end:
+        truncation.start_at(log, log.log_start, now_ms)  # what is left was deleted: no offset is given twice
     log._snapshots = [offset for offset in log._snapshots if offset <= log.log_end]
 
 
@@ -84,7 +89,7 @@ def _make_durable(log: Log, recovery_point: int) -> None:
     _take_ends(log, recovery_point)
     if log.log_end == recovery_point:
         return
-    waits = log.durable_end < log.log_end
+    waits = not log._follows  # with `flush.messages` what counts as durable is, up to so many records
     if not waits and _tail_bytes(log, recovery_point) > UNNOTICED_BYTES:
         return
     disk = log._store.disk
@@ -97,6 +102,9 @@ def _make_durable(log: Log, recovery_point: int) -> None:
             _write_again(log, segment.stem + TXN_INDEX, 0, durable=True)
             segment.aborted(disk).reopen()
     if waits:
+        name_topic(log)
+        if disk.exists(f"{log.folder}/{PARTITION_METADATA}"):
+            _write_again(log, f"{log.folder}/{PARTITION_METADATA}", 0, durable=True)
         disk.sync_folder(log.folder)
         log.durable_end = log._synced_end = log.log_end
 
@@ -151,14 +159,17 @@ def _become_last(log: ReadableLog, segment: Segment) -> None:
         segment.date_first(segment.first_timestamp, log.config.roll_ms)
 
 
-def _recover(log: Log, recovery_point: int) -> None:
-    """Read and check everything from the recovery point on."""
+def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
+    """Read and check everything from the recovery point on; cut no segment that begins below `cut_from`."""
     store = log._store
-    number = log._segment_number(recovery_point)
+    number = first = log._segment_number(recovery_point)
     next_offset = log._segments[number].base
     found_epochs: list[tuple[int, int]] = []
     while number < len(log._segments):
         segment = log._segments[number]
+        if number > first and segment.base != next_offset and not _goes_on(log, number, next_offset, recovery_point):
+            store.disk.sync_folder(log.folder)
+            continue
         last = number + 1 == len(log._segments)
         try:
             next_offset = _scan(log, segment, recovery_point, check=True, found_epochs=found_epochs)
@@ -166,6 +177,8 @@ def _recover(log: Log, recovery_point: int) -> None:
             next_offset = _next_offset(log, segment)
             if next_offset < recovery_point:
                 raise BadBatch(bad.path, bad.pos, f"{bad.reason}, below the recovery point {recovery_point}") from bad
+            if segment.base < cut_from:
+                raise BadBatch(bad.path, bad.pos, f"{bad.reason}, and the recovery point is not known") from bad
             cut = store.disk.size(segment.stem + LOG) - segment.size
             store.report(f"{log.place}: cut {cut} bytes off {bad}; the log goes on at offset {next_offset}")
             file = log.file_of(segment)
@@ -189,12 +202,58 @@ def _recover(log: Log, recovery_point: int) -> None:
     _become_last(log, log._segments[-1])
     _find_epochs(log, found_epochs)
     _check_aborted(log, recovery_point)
+    # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it.
     for offset in log._snapshots:
-        if offset > next_offset:
+        if offset > recovery_point:
             store.disk.remove(log.snapshot_path(offset))
+    log._snapshots = [offset for offset in log._snapshots if offset <= recovery_point]
     log._new_names = log._new_folder = True  # whether the names were made durable, nobody knows any more
     if next_offset > recovery_point or log._sealed_unsaved:
         log.touch()
+
+
+def _goes_on(log: Log, number: int, next_offset: int, recovery_point: int) -> bool:
+    """Whether a segment may follow that doesn't begin where the one before it ends; if not, it is no more.
+
+    Batches that were never synced can be lost without a trace at the end of a segment while the next one was written.
+    What is in there wasn't acknowledged: a log with a hole would take what its producers send again for duplicates.
+    """
+    before, segment = log._segments[number - 1 : number + 1]
+    if segment.base < next_offset:
+        if segment.measure(log._store.disk):
+            reason = f"the segment begins at offset {segment.base}, but the one before it ends at {next_offset}"
+            raise BadBatch(segment.stem + LOG, 0, reason)
+        log._store.remove_segment(log._segments.pop(number))
+        return False
+    if _was_compacted(log, before):
+        return True
+    if next_offset < recovery_point:
+        reason = f"it ends at offset {next_offset}, below the recovery point {recovery_point}"
+        raise BadBatch(before.stem + LOG, before.size, reason)
+    log._store.report(
+        f"{log.place}: offsets {next_offset} to {segment.base - 1} are missing; what is behind them goes, the log goes "
+        f"on at {next_offset}"
+    )
+    _drop_behind(log, number)
+    return False
+
+
+def _was_compacted(log: Log, segment: Segment) -> bool:
+    """Whether a segment above the recovery point may end before the next begins.
+
+    Compaction stays below the recovery point that is saved, unless the log was cut since; Apache Kafka's doesn't.
+    """
+    clean_end = log._store.clean_end(log)
+    if segment.base < clean_end or (segment.base == clean_end and not segment.size):
+        return True
+    if not log.config.compacts:
+        return False
+    expected = segment.base
+    for _, fields in batches(log.file_of(segment), 0, segment.size, check=False):
+        if fields[0] != expected or fields[12] != fields[6] + 1:
+            return True
+        expected = fields[0] + fields[12]
+    return False
 
 
 def _drop_behind(log: Log, number: int) -> None:
@@ -412,9 +471,10 @@ def load_producers(log: Log) -> Producers:
 
 
 def _check_aborted(log: Log, recovery_point: int) -> None:
-    """Transaction indexes from the recovery point on: without what was cut off; a damaged one is built again.
+    """Transaction indexes up to the recovery point: a damaged one is built again.
 
-    What they lack is added when the producers are loaded, which comes before any reader asks for it.
+    What was ended behind it is added when the producers are loaded, which comes before any reader asks for it. What
+    the index says of that isn't trusted: a power loss may have left half of an entry, and zeros for the rest.
     """
     disk = log._store.disk
     for segment in log._segments[log._segment_number(recovery_point) :]:
@@ -423,7 +483,7 @@ def _check_aborted(log: Log, recovery_point: int) -> None:
         index = segment.aborted(disk)
         try:
             index.check(segment.base)
-            index.truncate_to(log.log_end)
+            index.truncate_to(recovery_point)
         except AbortedIndexError as error:
             log._store.report(f"{error}; building it again")
             index.reset()

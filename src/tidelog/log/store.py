@@ -68,6 +68,7 @@ class Store:
         self._found: dict[Key, str] = {}
         self._logs: dict[Key, Log] = {}
         self._folder_syncs: set[str] = set()
+        self._in_the_way: set[str] = set()  # folders of deleted topics that couldn't be renamed
         self._moves: dict[Log, tuple[Promise[None], int]] = {}  # starts that are being saved, and what holds if not
         self._finishing = False  # the checkpoints are written at the very end, all at once
 
@@ -198,6 +199,8 @@ class Store:
             log = Log(self, root or folder or self._emptiest(), topic, partition, topic_id, config)
             if root is not None:
                 self._load(log)
+            elif log.folder in self._in_the_way and not self._put_away(log.root, key):
+                log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
         self._logs[key] = log
         return log
 
@@ -244,6 +247,7 @@ class Store:
                 clean=self._clean[log.root],
                 recovery_point=points.recovery.offsets.get(key),
                 log_start=points.starts.offsets.get(key, 0),
+                lost=points.recovery.broken,
             )
             recovery.name_topic(log)
             points.lower_clean_end(key, log.log_end)
@@ -272,11 +276,15 @@ class Store:
         return min(counts, key=lambda root: counts[root])
 
     def _belongs_to_another(self, root: str, key: Key, topic_id: bytes) -> bool:
+        path = f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
         try:
-            found = checkpoints.read_partition_metadata(
-                self.disk, f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
-            )
+            found = checkpoints.read_partition_metadata(self.disk, path)
         except CheckpointError as error:
+            # A folder's first sync is that of this file too. What was never made durable may be an older topic's, if
+            # the power took its deletion back.
+            if key[0] != METADATA_TOPIC and not self._clean[root] and not self._points[root].recovery.durable.get(key):
+                self.report(f"{error}, and nothing in its folder was made durable")
+                return topic_id != ZERO_UUID
             self.report(f"{error}; taking the folder for the topic's own")
             return False
         return found is not None and topic_id != ZERO_UUID and found != topic_id
@@ -308,18 +316,21 @@ class Store:
         log.offline = log.offline or "the topic was deleted"
         self.upkeep.let_go(log)
 
-    def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> None:
-        """Rename a partition's folder, so that its name is free, and remove it later."""
+    def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> bool:
+        """Rename a partition's folder, so that its name is free, and remove it later; whether that could be done."""
         renamed = f"{root}/{deleted_folder(*key, self.random.uuid())}"
         try:
             self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
         except OSError as error:
+            self._in_the_way.add(f"{root}/{partition_folder(*key)}")
             self.report(f"putting away {root}/{partition_folder(*key)} failed: {error}")
-            return
+            return False
+        self._in_the_way.discard(f"{root}/{partition_folder(*key)}")
         self._points[root].drop(key)
         delay_ms = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
         self.upkeep.remove(renamed, delay_ms, folder=True)
         self._sync_folder_soon(root)
+        return True
 
     def _sync_folder_soon(self, root: str) -> None:
         """Make renamed folders durable; once for all of this turn of the loop."""
@@ -379,7 +390,7 @@ class Store:
         if log in self._moves:
             before = self._moves[log][1]
         starts.put(key, offset)
-        move = self._moves[log] = starts.save(), before
+        move = self._moves[log] = self._points[log.root].save_starts(key), before
 
         def settled(saved: Promise[None]) -> None:
             if self._moves.get(log) is not move:
@@ -396,7 +407,7 @@ class Store:
     def starts_saved(self, log: Log) -> Promise[None]:
         """Resolved when the log's start, as it is now, survives a crash; failed where it moved back instead."""
         move = self._moves.get(log)
-        return self._points[log.root].starts.save() if move is None else move[0]
+        return self._points[log.root].save_starts((log.topic, log.partition)) if move is None else move[0]
 
     def _note_start(self, log: Log) -> None:
         """Also where a segment begins there: a power loss may bring deleted segments back, but not their records."""
@@ -419,6 +430,10 @@ class Store:
         return renamed
 
     # -- compaction
+
+    def saved_recovery_point(self, log: ReadableLog) -> int:
+        """Where a start after a crash would begin to read."""
+        return self._points[log.root].recovery.durable.get((log.topic, log.partition), 0)
 
     def clean_end(self, log: ReadableLog) -> int:
         """How far the log was compacted."""

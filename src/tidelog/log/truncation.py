@@ -60,6 +60,7 @@ def _fall_back(log: Log, offset: int, rest_end: int) -> None:
         log.recovery_point = rest_end
         log._store.save_recovery_point(log)
     log._generation += 1
+    log._new_names = True  # segments that went must not come back beside what is written in their place
     log._marks = None
     log._producers = None
     log._epoch = -1

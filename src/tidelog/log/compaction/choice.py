@@ -1,7 +1,8 @@
 """Which log is due for compaction: how much of it may be cleaned, and whether that is enough or waited long enough.
 
-A log is cleaned by whole segments, and never beyond the last stable offset, the recovery point (what is behind it isn't
-known to be durable), the segment that is written, and the first segment too young for `min.compaction.lag.ms`.
+A log is cleaned by whole segments, and never beyond the last stable offset, the recovery point that is saved (what is
+behind it isn't known to be durable, and recovery takes a hole there for a loss), the segment that is written, and the
+first segment too young for `min.compaction.lag.ms`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def look(log: Log, clean_end: int, now_ms: int) -> Due | None:
     start = max(log.log_start, segments[0].base)
     first_dirty = start if clean_end > log.log_end else max(clean_end, start)
     committed = log.durable_end if log.high_watermark < 0 else log.high_watermark
-    count = _cleanable(log, first_dirty, min(committed, log.recovery_point), now_ms)
+    durable = min(log.recovery_point, log._store.saved_recovery_point(log))
+    count = _cleanable(log, first_dirty, min(committed, durable), now_ms)
     ratio = _dirty_ratio(log, first_dirty, count)
     if not ratio or (ratio <= log.config.min_cleanable_dirty_ratio and not _overdue(log, first_dirty, count, now_ms)):
         return None
