@@ -62,5 +62,6 @@ def connector(spark: Any) -> str:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    with Broker() as broker:
+    settings = {"transaction.two.phase.commit.enable": True, "transaction.state.log.num.partitions": 4}
+    with Broker(settings, offsets_topic_num_partitions=4) as broker:
         yield broker

@@ -106,6 +106,12 @@ class Cluster:
                 trouble = error
         raise trouble or Lost(self.bootstrap, "no address")
 
+    def every(self) -> list[Connection]:
+        """A connection to each broker that is known."""
+        if not self._brokers:
+            self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return [self.connection(address) for address in self._brokers.values()]
+
     def connection(self, address: Address) -> Connection:
         found = self._open.get(address)
         if found is None:

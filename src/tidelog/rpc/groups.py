@@ -13,10 +13,12 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 
 GROUP = 0
 TRANSACTION = 1
 _BY_KEY_VERSION_MAX = 3  # later versions ask for many keys at once
+_FETCH_VERSION_MAX = 7  # later versions ask for many groups at once
 _COMMIT_VERSION_MAX = 9  # v10 names topics by id
 
 
@@ -27,6 +29,22 @@ def coordinator(cluster: Cluster, key: str, kind: int = GROUP) -> Connection:
     if response.error_code:
         raise KafkaError(ErrorCode(response.error_code), response.error_message or f"the coordinator of {key}")
     return cluster.broker(response.node_id, response.host, response.port)
+
+
+def committed_offset(cluster: Cluster, group: str, place: Place) -> tuple[int, str] | None:
+    """The offset that the group committed and the note that came with it; waits for transactions that are open."""
+    asked = OffsetFetchRequestTopic(name=place[0], partition_indexes=[place[1]])
+    request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
+
+    def once() -> tuple[int, str] | None:
+        response = coordinator(cluster, group).ask(request, OffsetFetchResponse, _FETCH_VERSION_MAX)
+        [answer] = response.topics[0].partitions
+        code = ErrorCode(response.error_code or answer.error_code)
+        if code != ErrorCode.NONE:
+            raise KafkaError(code, f"the offsets of group {group}")
+        return None if answer.committed_offset < 0 else (answer.committed_offset, answer.metadata or "")
+
+    return cluster.patiently(f"tell the offsets of group {group}", once)
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:

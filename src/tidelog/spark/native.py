@@ -1,4 +1,4 @@
-"""walk.py compiled by mypyc on first use, where a C compiler is there; the same file as plain Python where not.
+"""walk.py and pack.py compiled by mypyc on first use, where a C compiler is there; plain Python where not.
 
 The result lies in a cache folder under the hash of its source, so that it is made once a machine and user, and a new
 release makes its own. TIDELOG_NATIVE=off never compiles, =require fails where it can't; the default tries and goes on.
@@ -6,6 +6,7 @@ release makes its own. TIDELOG_NATIVE=off never compiles, =require fails where i
 
 import fcntl
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -19,9 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-MODULE = "tidelog_walk"
 COMPILE_TIMEOUT_S = 300.0
-SOURCE = Path(__file__).with_name("walk.py")
+FOLDER = Path(__file__).parent
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -30,20 +30,28 @@ class NotCompiled(RuntimeError):
     """There is no compiled decoder, and why."""
 
 
-@cache
 def walker() -> tuple[Any, bool]:
-    """The module with `walk` and `Walked`, and whether it is compiled. The first call on a machine takes seconds."""
+    """The module with `walk` and `Walked`, and whether it is compiled."""
+    return loaded("walk")
+
+
+def packer() -> tuple[Any, bool]:
+    """The module with `pack` and `Partitioned`, and whether it is compiled."""
+    return loaded("pack")
+
+
+@cache
+def loaded(name: str) -> tuple[Any, bool]:
+    """One of the two, and whether it is compiled. The first call on a machine takes seconds."""
     mode = os.environ.get("TIDELOG_NATIVE", "auto")
     if mode != "off":
         try:
-            return _compiled(), True
+            return _compiled(name), True
         except (NotCompiled, OSError, ImportError) as error:
             if mode == "require":
                 raise NotCompiled(f"TIDELOG_NATIVE=require, but {error}") from error
-            logger.warning("reading with plain Python, which is about 15 times slower: %s", error)
-    from tidelog.spark import walk
-
-    return walk, False
+            logger.warning("using plain Python, which is about 15 times slower: %s", error)
+    return importlib.import_module(f"tidelog.spark.{name}"), False
 
 
 def described() -> str:
@@ -52,36 +60,38 @@ def described() -> str:
     return f"compiled ({module.__file__})" if compiled else "plain Python"
 
 
-def _compiled() -> Any:
-    folder = _folder()
-    file = folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+def _compiled(name: str) -> Any:
+    source = FOLDER / f"{name}.py"
+    module_name = f"tidelog_{name}"
+    folder = _folder(source)
+    file = folder / f"{module_name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     if not file.exists():
         with open(folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # others wait for the one that compiles
             if not file.exists():
-                _compile(file)
-    spec = importlib.util.spec_from_file_location(MODULE, file)
+                _compile(source, module_name, file)
+    spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise NotCompiled(f"{file} can't be loaded")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
+    sys.modules[module_name] = module
     spec.loader.exec_module(module)
     return cast(Any, module)
 
 
-def _compile(file: Path) -> None:
+def _compile(source: Path, module_name: str, file: Path) -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(shutil.which(name) for name in (compiler, "cc", "gcc", "clang")):
         raise NotCompiled("there is no C compiler (on Debian: apt-get install gcc libc6-dev)")
     if importlib.util.find_spec("mypyc") is None:
         raise NotCompiled("mypyc is not installed (pip install mypy setuptools)")
-    logger.info("compiling the record decoder, once on this machine")
+    logger.info("compiling %s, once on this machine", source.name)
     with tempfile.TemporaryDirectory(dir=file.parent) as work:
-        shutil.copyfile(SOURCE, Path(work, f"{MODULE}.py"))
+        shutil.copyfile(source, Path(work, f"{module_name}.py"))
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "mypyc", f"{MODULE}.py"],
+                [sys.executable, "-m", "mypyc", f"{module_name}.py"],
                 cwd=work,
                 env=environment,
                 capture_output=True,
@@ -97,7 +107,7 @@ def _compile(file: Path) -> None:
         os.replace(made, file)
 
 
-def _folder() -> Path:
+def _folder(source: Path) -> Path:
     """The cache's folder for this source, Python and mypyc: ours alone, since code is loaded from it."""
     cached = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.environ.get("HOME") else None)
     top = Path(cached, "tidelog") if cached else Path(tempfile.gettempdir(), f"tidelog-{os.getuid()}")
@@ -105,7 +115,7 @@ def _folder() -> Path:
         mypyc = importlib.metadata.version("mypy")
     except importlib.metadata.PackageNotFoundError:
         mypyc = "none"
-    told = "\0".join((SOURCE.read_text(), sys.version, mypyc))
+    told = "\0".join((source.read_text(), sys.version, mypyc))
     folder = top / "native" / hashlib.sha256(told.encode()).hexdigest()[:20]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()

@@ -22,6 +22,8 @@ from tidelog.spark.progress import Progress, task_done, write_file
 from tidelog.spark.push import Narrowed
 from tidelog.spark.reader import DataLost, read_range
 from tidelog.spark.schema import schema
+from tidelog.spark.sink import TopicStreamWriter, TopicWriter, check_columns
+from tidelog.spark.sink_options import read_sink_options
 from tidelog.wire.errors import KafkaError
 
 logger = logging.getLogger("tidelog.spark")
@@ -56,6 +58,18 @@ class TidelogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "TopicStreamReader":
         return TopicStreamReader(read_options(self._given(), streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        options = read_sink_options(self._given(), streaming=False)
+        check_columns(schema, options)
+        if options.delivery == "at-least-once":
+            logger.warning("writing at least once: set the option jobId to have a repeated job write nothing twice")
+        return TopicWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
+        options = read_sink_options(self._given(), streaming=True)
+        check_columns(schema, options)
+        return TopicStreamWriter(options)
 
     def _given(self) -> dict[str, str]:
         return {str(name): str(value) for name, value in self.options.items()}

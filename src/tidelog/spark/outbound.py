@@ -1,0 +1,185 @@
+"""A task's part of writing: Arrow batches to record batches, partition by partition, as one producer."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pyarrow
+
+from tidelog.rpc import Cluster
+from tidelog.rpc.produce import produce
+from tidelog.rpc.transactions import Producer
+from tidelog.spark.native import packer
+from tidelog.spark.sink_options import SinkOptions
+from tidelog.wire import batch as wire
+from tidelog.wire.compression import compress
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.record import Record, encode_record
+
+arrow: Any = pyarrow
+numbers: Any = numpy
+
+
+class RowError(ValueError):
+    """A row that can't be written: which one, and why."""
+
+
+class Outbound:
+    """Gathers records by topic and partition and sends full batches; `flush` sends the rest."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions, producer: Producer) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._producer = producer
+        self._native = packer()[0]
+        self._topics: dict[str, list[Any]] = {}
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._sticky = int(time.monotonic() * 1000)
+        self.rows = 0
+
+    def add(self, batch: Any) -> None:
+        """Write the rows of an Arrow batch; RowError names the first that can't be."""
+        names = batch.schema.names
+        for topic, rows in self._by_topic(batch, names):
+            if "headers" in names and rows.column("headers").null_count < rows.num_rows:
+                self._add_with_headers(topic, rows)
+            else:
+                self._add_plain(topic, rows, names)
+        self.rows += batch.num_rows
+
+    def flush(self) -> None:
+        for topic, partitions in self._topics.items():
+            for index, held in enumerate(partitions):
+                self._send(topic, index, held)
+
+    def _by_topic(self, batch: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
+        if "topic" not in names or (self._options.topic is not None):
+            yield self._options.topic or "", batch
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            row = next(index for index, value in enumerate(column) if not value.is_valid)
+            raise RowError(f"row {self.rows + row} of this task has no topic, and the option topic is not set")
+        for value in column.unique().to_pylist():
+            yield value, batch.filter(arrow.compute.equal(column, value))
+
+    def _partitions(self, topic: str) -> list[Any]:
+        held = self._topics.get(topic)
+        if held is None:
+            count = len(self._cluster.topic(topic).partitions)
+            held = self._topics[topic] = [self._native.Partitioned() for _ in range(count)]
+        return held
+
+    def _add_plain(self, topic: str, rows: Any, names: list[str]) -> None:
+        held = self._partitions(topic)
+        key = _binary(rows, "key") if "key" in names else arrow.nulls(rows.num_rows, arrow.binary())
+        key_ends, keys, key_nulls = _buffers(key)
+        value_ends, values, value_nulls = _buffers(_binary(rows, "value"))
+        chosen = self._chosen(topic, rows, names, len(held))
+        row = 0
+        while row < rows.num_rows:
+            self._sticky += 1
+            row = self._native.pack(
+                held,
+                row,
+                rows.num_rows,
+                key_ends,
+                keys,
+                key_nulls,
+                value_ends,
+                values,
+                value_nulls,
+                chosen,
+                self._sticky % len(held),
+                self._options.batch_bytes,
+            )
+            self._send_full(topic, held)
+
+    def _add_with_headers(self, topic: str, rows: Any) -> None:
+        held = self._partitions(topic)
+        chosen = self._chosen(topic, rows, rows.schema.names, len(held))
+        places = numbers.frombuffer(chosen, dtype=numbers.int32).tolist() if chosen else None
+        keys = _binary(rows, "key").to_pylist() if "key" in rows.schema.names else [None] * rows.num_rows
+        values, headers = _binary(rows, "value").to_pylist(), rows.column("headers").to_pylist()
+        self._sticky += 1
+        for row, (key, value, pairs) in enumerate(zip(keys, values, headers, strict=True)):
+            index = -1 if places is None else places[row]
+            if index < 0:
+                index = self._sticky % len(held) if key is None else self._native.murmur2(key, 0, len(key)) % len(held)
+            target = held[index]
+            named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
+            target.out.write(encode_record(Record(key=key, value=value, headers=named), target.count, 0))
+            target.count += 1
+            if len(target.out) >= self._options.batch_bytes:
+                self._send(topic, index, target)
+
+    def _chosen(self, topic: str, rows: Any, names: list[str], count: int) -> bytes:
+        if "partition" not in names:
+            return b""
+        column = rows.column("partition").cast(arrow.int32()).fill_null(-1)
+        places = column.to_numpy(zero_copy_only=False)
+        wrong = numbers.flatnonzero((places >= count) | (places < -1))
+        if len(wrong):
+            raise RowError(
+                f"row {self.rows + int(wrong[0])} of this task names partition {int(places[wrong[0]])} of {topic}, "
+                f"which has {count}"
+            )
+        return places.astype(numbers.int32).tobytes()
+
+    def _send_full(self, topic: str, held: list[Any]) -> None:
+        for index, each in enumerate(held):
+            if len(each.out) >= self._options.batch_bytes:
+                self._send(topic, index, each)
+
+    def _send(self, topic: str, index: int, held: Any) -> None:
+        count = held.count
+        if not count:
+            return
+        section = held.taken()
+        place = (topic, index)
+        sequence = self._sequences.get(place, 0)
+        batch = self._built(section, count, sequence)
+        try:
+            produce(self._cluster, topic, index, batch, transactional_id=self._producer.transactional_id)
+        except KafkaError as error:
+            if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+                raise RowError(
+                    f"{count} rows of this task, up to row {self.rows + count}, make a batch of {len(batch)} bytes, "
+                    f"more than {topic} takes: raise its max.message.bytes, or lower the option kafka.batch.size"
+                ) from error
+            raise
+        self._sequences[place] = (sequence + count) & wire.SEQUENCE_MAX
+
+    def _built(self, section: bytes, count: int, sequence: int) -> bytearray:
+        codec, producer = self._options.compression, self._producer
+        body = compress(codec, section) if codec else section
+        now_ms = int(time.time() * 1000)
+        attributes = codec | (wire.TRANSACTIONAL_FLAG if producer.transactional_id is not None else 0)
+        out = bytearray(wire.HEADER_BYTES)
+        out += body
+        length = len(out) - wire.LOG_OVERHEAD
+        wire.HEADER.pack_into(
+            out, 0, 0, length, -1, wire.MAGIC, 0, attributes, count - 1, now_ms, now_ms, producer.id, producer.epoch,
+            sequence, count,
+        )  # fmt: skip
+        wire.seal(out, 0, len(out))
+        return out
+
+
+def _binary(rows: Any, name: str) -> Any:
+    column = rows.column(name)
+    return column if column.type.equals(arrow.binary()) else column.cast(arrow.binary())
+
+
+def _buffers(column: Any) -> tuple[bytes, bytes, bytes]:
+    """Offsets from 0, data, and a byte a row that says null (none where no row is)."""
+    if column.offset:
+        column = arrow.concat_arrays([column])
+    _, ends, data = column.buffers()
+    rows = len(column)
+    held = ends.to_pybytes()[column.offset * 4 : (column.offset + rows + 1) * 4]
+    nulls = (
+        column.is_null().to_numpy(zero_copy_only=False).astype(numbers.uint8).tobytes() if column.null_count else b""
+    )
+    return held, b"" if data is None else data.to_pybytes(), nulls

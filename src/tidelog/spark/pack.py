@@ -1,0 +1,124 @@
+"""The hot loop of writing: columns to records. Plain Python that mypyc compiles to C (see native.py).
+
+A row becomes a record behind those that its partition has already. This file imports nothing of Tidelog.
+"""
+
+from librt.strings import BytesWriter, read_i32_le
+from mypy_extensions import i64
+
+
+class Partitioned:
+    """The records gathered for one partition: `count` of them, since the last `taken`."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.out = BytesWriter()
+
+    def taken(self) -> bytes:
+        """The records, which are forgotten here."""
+        held = self.out.getvalue()
+        self.out = BytesWriter()
+        self.count = 0
+        return held
+
+
+def write_number(out: BytesWriter, number: i64) -> None:
+    """A zigzag varint of a number of at most 32 bits."""
+    value: i64 = ((number << 1) ^ (number >> 63)) & 0xFFFFFFFF
+    while value >= 128:
+        out.append((value & 127) | 128)
+        value >>= 7
+    out.append(value)
+
+
+def number_size(number: i64) -> i64:
+    value: i64 = ((number << 1) ^ (number >> 63)) & 0xFFFFFFFF
+    size: i64 = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
+
+
+def murmur2(data: bytes, pos: i64, end: i64) -> i64:
+    """The hash by which Java's producers choose a key's partition, without its sign."""
+    mask: i64 = 0xFFFFFFFF
+    mixer: i64 = 0x5BD1E995
+    hashed: i64 = (0x9747B28C ^ (end - pos)) & mask
+    while end - pos >= 4:
+        part: i64 = i64(read_i32_le(data, pos)) & mask
+        part = (part * mixer) & mask
+        part ^= part >> 24
+        part = (part * mixer) & mask
+        hashed = ((hashed * mixer) & mask) ^ part
+        pos += 4
+    left: i64 = end - pos
+    if left == 3:
+        hashed ^= i64(data[pos + 2]) << 16
+    if left >= 2:
+        hashed ^= i64(data[pos + 1]) << 8
+    if left >= 1:
+        hashed ^= i64(data[pos])
+        hashed = (hashed * mixer) & mask
+    hashed ^= hashed >> 13
+    hashed = (hashed * mixer) & mask
+    hashed ^= hashed >> 15
+    return hashed & 0x7FFFFFFF
+
+
+def pack(
+    partitions: list[Partitioned],
+    first: i64,
+    end: i64,
+    key_ends: bytes,
+    keys: bytes,
+    key_nulls: bytes,
+    value_ends: bytes,
+    values: bytes,
+    value_nulls: bytes,
+    chosen: bytes,
+    sticky: i64,
+    bytes_max: i64,
+) -> i64:
+    """Add the rows from `first` on; the row to go on with, once a partition holds `bytes_max`.
+
+    `key_ends` are Arrow's offsets (one more than rows), `key_nulls` a byte a row or empty, `chosen` a partition a row
+    (-1: by the key) or empty. Rows without a key go to partition `sticky`.
+    """
+    count: i64 = len(partitions)
+    row: i64 = first
+    while row < end:
+        key: i64 = i64(read_i32_le(key_ends, row * 4))
+        key_end: i64 = i64(read_i32_le(key_ends, row * 4 + 4))
+        value: i64 = i64(read_i32_le(value_ends, row * 4))
+        value_end: i64 = i64(read_i32_le(value_ends, row * 4 + 4))
+        no_key: bool = len(key_nulls) > 0 and key_nulls[row] != 0
+        no_value: bool = len(value_nulls) > 0 and value_nulls[row] != 0
+        place: i64 = i64(read_i32_le(chosen, row * 4)) if len(chosen) > 0 else -1
+        if place < 0:
+            place = sticky if no_key else murmur2(keys, key, key_end) % count
+        target: Partitioned = partitions[place]
+        out = target.out
+        key_size: i64 = -1 if no_key else key_end - key
+        value_size: i64 = -1 if no_value else value_end - value
+        body: i64 = 3 + number_size(target.count) + number_size(key_size) + number_size(value_size)
+        if key_size > 0:
+            body += key_size
+        if value_size > 0:
+            body += value_size
+        write_number(out, body)
+        out.append(0)
+        out.append(0)
+        write_number(out, target.count)
+        write_number(out, key_size)
+        if key_size > 0:
+            out.write(keys[key:key_end])
+        write_number(out, value_size)
+        if value_size > 0:
+            out.write(values[value:value_end])
+        out.append(0)
+        target.count += 1
+        row += 1
+        if i64(len(out)) >= bytes_max:
+            break
+    return row

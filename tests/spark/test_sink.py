@@ -1,0 +1,70 @@
+"""Rows to topics in a real Spark: streams exactly once, batches at least once or once a job."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import JVM_TIMEOUT_S
+from tidelog.client import Admin, read
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
+
+
+def committed(broker: Broker, topic: str) -> list[bytes]:
+    found = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
+    return sorted(message.value or b"" for message in found)
+
+
+def test_a_stream_from_topic_to_topic_is_written_once_though_it_is_repeated(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    for topic in ("sink-in", "sink-out"):
+        Admin(broker.bootstrap).create_topic(topic, 3)
+    numbers = spark.range(300).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    numbers.write.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "sink-in").mode(
+        "append"
+    ).save()
+
+    def run() -> None:
+        reading = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap)
+        rows = reading.option("subscribe", "sink-in").option("startingOffsets", "earliest")
+        rows = rows.option("maxOffsetsPerTrigger", "100").load()
+        writing = rows.selectExpr("key", "value").writeStream.format("tidelog").option("topic", "sink-out")
+        writing = writing.option("kafka.bootstrap.servers", broker.bootstrap)
+        query = writing.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    run()
+    expected = sorted(b"%d" % number for number in range(300))
+    assert committed(broker, "sink-out") == expected
+    for last in ("2", ".2.crc"):  # as after a crash between the sink's commit and Spark's
+        (tmp_path / f"commits/{last}").unlink(missing_ok=True)
+    run()
+    assert committed(broker, "sink-out") == expected
+
+
+def test_a_batch_under_a_job_id_is_written_once(spark: Any, broker: Broker) -> None:
+    Admin(broker.bootstrap).create_topic("jobs", 2)
+    rows = spark.range(50).selectExpr("cast(id as string) as value", "'jobs' as topic")
+    for _ in range(2):
+        writing = rows.write.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap)
+        writing.option("jobId", "nightly-1").mode("append").save()
+    assert committed(broker, "jobs") == sorted(b"%d" % number for number in range(50))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        (["id as value"], {"topic": "t"}, "column value is bigint, expected string or binary"),
+        (["cast(id as string) as value"], {}, "set the option topic, or give the rows a column topic"),
+        (["cast(id as string) as value", "id"], {"topic": "t"}, "column id is none of key, value, topic"),
+        (["'a' as key"], {"topic": "t"}, "there is no column value among key"),
+        (["'a' as value"], {"topic": "t", "delivery": "maybe"}, "neither exactly-once nor at-least-once"),
+    ],
+)
+def test_what_cannot_be_written_is_said(spark: Any, broker: Broker, columns: Any, options: Any, said: str) -> None:
+    writing = spark.range(1).selectExpr(*columns).write.format("tidelog").mode("append")
+    with pytest.raises(Exception, match=said):
+        writing.option("kafka.bootstrap.servers", broker.bootstrap).options(**options).save()
