@@ -68,6 +68,8 @@ class Broker(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.settings: Mapping[str, str] = {}
+        """Beside SHARED_SETTINGS, where a case needs them; set before the first start."""
         self.port = free_port()
         self.output = folder.parent / f"{folder.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
@@ -225,7 +227,7 @@ class Tidelog(Broker):
 
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "tidelog", "serve", "--data", str(self.folder), "--listen", self.at]
-        for name, value in SHARED_SETTINGS.items():
+        for name, value in {**SHARED_SETTINGS, **self.settings}.items():
             command += ["--set", f"{name}={value}"]
         return command
 
@@ -247,6 +249,7 @@ class Kafka(Broker):
         settings = {
             **KAFKA_SETTINGS,
             **SHARED_SETTINGS,
+            **self.settings,
             "log.dirs": str(self.folder),
             "listeners": f"PLAINTEXT://{self.at},CONTROLLER://127.0.0.1:{self._controller_port}",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",

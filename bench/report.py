@@ -47,6 +47,14 @@ WORDS = {
     "transactions_per_s": "transactions/s",
     "commit_p50_us": "commit p50, us",
     "commit_p99_us": "commit p99, us",
+    "commit_to_ack": "commit p99 to ack p99",
+    "settle_s": "settled, s",
+    "cpu_s": "CPU s",
+    "memory_for_groups_mb": "memory for the groups, MB",
+    "first_ms": "first message, ms",
+    "first_max_ms": "first message at worst, ms",
+    "others_share": "the others' throughput, of what was written",
+    "others_pause_ms": "the others' longest pause, ms",
 }
 
 # The figures that stand in the README: case -> metrics.

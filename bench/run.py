@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench import compaction, latency, life, throughput, transactions
+from bench import compaction, groups, latency, life, throughput, transactions
 from bench.case import Bench, Case, Metrics
 from bench.programs import BenchError
 
-CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES)
+CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
 
 FAILURE_CHARACTERS = 1000
 

@@ -67,6 +67,18 @@ TARGETS = (
         for point in ("100", "1000", "10000", "100ms")
     ),
     Target("transactions-each-100ms", "of_idempotent", 0.8, at_least=True, words="of idempotent production"),
+    Target("groups-settle-classic", "settle_s", 10.0, words="s to settle"),
+    Target("groups-settle-consumer", "settle_s", 10.0, words="s to settle"),
+    Target("groups-many", "memory_mb", 500.0, words="MB of memory"),
+    Target("groups-commit", "commit_to_ack", 3.0, words="times a produce's p99"),
+    *(
+        Target(f"groups-first-{protocol}", "first_ms", 500.0, words="ms to the first message")
+        for protocol in ("classic", "consumer")
+    ),
+    *(
+        Target(f"groups-others-{protocol}", "others_share", 0.95, at_least=True, words="of the others' throughput")
+        for protocol in ("classic", "consumer")
+    ),
     Target("start", "start_s", 0.25, KAFKA, words="start time"),
     Target("memory", "memory_mb", 0.2, KAFKA, words="memory"),
     Target("partitions-10k", "create_s", 3.0, words="s to create"),
