@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tidelog.apis.transactional import answered, as_known_to
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, partition_of
 from tidelog.coordinator.txn.decide import Producer
-from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -21,13 +20,10 @@ if TYPE_CHECKING:
 FENCED_FROM = 2
 
 
-def handle(
-    context: Context, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Promise[AddOffsetsToTxnResponse]:
+def handle(context: Context, request: AddOffsetsToTxnRequest) -> Promise[AddOffsetsToTxnResponse]:
     services = context.services
-    count = services.groups.shards.partitions
-    if not count:  # nobody asked for the group's coordinator yet, which makes the topic
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    # Where nobody asked for the group's coordinator yet, which makes the topic, it will have so many partitions.
+    count = services.groups.shards.partitions or services.config.offsets_topic_num_partitions
     promise = services.transactions.add_partitions(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),

@@ -50,6 +50,7 @@ class _First(NamedTuple):
 
     place: Place
     partition: Partition
+    sequence: int
 
 
 def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused]:
@@ -72,19 +73,19 @@ def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused
             producer = Producer(producer_id, epoch)
             place: Place = (topic.topic_id if by_id else topic.name, data.index)
             try:
-                partition = _begins(context, place, producer, sequence)
+                partition = _begins(context, place, producer)
             except KafkaError as error:
                 refused[place] = error
                 continue
             if partition is not None:
-                first.append(_First(place, partition))
+                first.append(_First(place, partition, sequence))
     if not first:
         return refused
     assert producer is not None
     return _ask(context, request.transactional_id or "", producer, first, refused)
 
 
-def _begins(context: Context, place: Place, producer: Producer, sequence: int) -> Partition | None:
+def _begins(context: Context, place: Place, producer: Producer) -> Partition | None:
     """The partition, if the transaction has nothing there yet. None too where the append itself will be refused."""
     topic, index = place
     replicas = context.services.replicas
@@ -103,11 +104,6 @@ def _begins(context: Context, place: Place, producer: Producer, sequence: int) -
             )
         if known.epoch == producer.epoch and known.txn_first_offset >= 0:
             return None
-    elif sequence and context.version >= JOINS_FROM:
-        raise KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {producer.id} isn't known in {partition.topic}-{index}, but sent sequence {sequence}",
-        )
     return partition
 
 
@@ -133,6 +129,13 @@ def _ask(
             return
         if error is not None:
             _refuse(context, first, dict.fromkeys(partitions, error.code), refused)
+        for one in first:
+            if one.sequence and one.place not in refused and one.partition.log.producers.get(producer.id) is None:
+                refused[one.place] = KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer.id} isn't known in {one.partition.topic}-{one.partition.index}, "
+                    f"but sent sequence {one.sequence}",
+                )
         answer.resolve(refused)
 
     patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
@@ -143,7 +146,7 @@ def _ask(
 
 
 def _refuse(context: Context, first: list[_First], codes: dict[TopicPartition, ErrorCode], refused: Refused) -> None:
-    for place, partition in first:
+    for place, partition, _ in first:
         code = codes[partition.topic, partition.index]
         if code:
             refused[place] = _as_produce_says(code, context.version)

@@ -406,14 +406,18 @@ class _Appends:
     def _append(self, topic: TopicProduceData, data: PartitionProduceData, response: PartitionProduceResponse) -> None:
         context = self._context
         replicas = context.services.replicas
-        if self._refused_parts:
-            place = (topic.topic_id if context.version >= IDS_FROM else topic.name, data.index)
-            if place in self._refused_parts:
-                raise self._refused_parts[place]
         if context.version >= IDS_FROM:
             partition = replicas.by_id(topic.topic_id, data.index)
         else:
             partition = replicas.get(topic.name, data.index)
+        if self._refused_parts:
+            refused = self._refused_parts.get(
+                (topic.topic_id if context.version >= IDS_FROM else topic.name, data.index)
+            )
+            if refused is not None:
+                if refused.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:  # the log's word, not the coordinator's
+                    response.log_start_offset = partition.log.log_start
+                raise refused
         if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own topic")
         records = data.records

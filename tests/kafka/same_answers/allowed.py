@@ -71,8 +71,15 @@ def found_further_on(found: Found) -> bool:
     return bool(re.search(r"timestamp \d+ after a deletion$", found.label)) and found.theirs == -1
 
 
+def two_phase_commit(found: Found) -> bool:
+    """InitProducerId v6: asked for, and told of."""
+    told = found.key == ApiKey.API_VERSIONS and bool(re.search(r"api_keys\[22\].*max_version", found.path))
+    return told or (found.key == ApiKey.INIT_PRODUCER_ID and " v6" in found.label)
+
+
 ALLOWED: tuple[Difference, ...] = (
     Difference("Errors come with words", words),
+    Difference("InitProducerId is served in v6", two_phase_commit),
     Difference("Where Kafka fails inside, Tidelog answers", lambda found: found.theirs_failed),
     Difference("`max.message.bytes` and `message.max.bytes` are 10 MB by default", config(r"m\w+\.m\w+\.bytes")),
     Difference("Settings of its own begin with `tidelog.`", config(r"tidelog\.\w+")),

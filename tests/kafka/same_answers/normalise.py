@@ -12,7 +12,7 @@ from typing import Any
 
 import cramjam
 
-from tests.batches import GZIP, LOG_APPEND_TIME, LZ4, SNAPPY, ZSTD, Read, batches
+from tests.batches import CONTROL, GZIP, LOG_APPEND_TIME, LZ4, SNAPPY, ZSTD, Read, batches
 from tests.raw import fields_of, is_struct
 from tidelog.wire.keys import ApiKey
 
@@ -37,6 +37,7 @@ MASKED = {
     "last_caught_up_timestamp",
     "replica_directory_id",
     "session_id",
+    "transaction_start_time_ms",
 }
 """Fields of which only this is compared: there or not (None, 0, -1, "" or the zero uuid)."""
 
@@ -50,6 +51,9 @@ MASKED_IN = {
 
 MADE_ID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """How ids end that a broker made for a classic member; those of others are seen before their own answer comes."""
+
+GIVES_PRODUCERS = (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
+"""Answers in which a producer hears its id."""
 
 MAKES_MEMBERS = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 """Answers in which a member hears its id."""
@@ -72,6 +76,13 @@ UNORDERED = (
     ("active_producers", ("producer_id",)),
     ("replica_election_results", ("topic",)),
     ("node_endpoints", ("node_id",)),
+    ("results_by_topic_v3_and_below", ("name",)),
+    ("results_by_transaction", ("transactional_id",)),
+    ("topic_results", ("name",)),
+    ("results_by_partition", ("partition_index",)),
+    ("transaction_states", ("transactional_id",)),
+    ("markers", ("producer_id",)),
+    ("aborted_transactions", ("first_offset", "producer_id")),
 )
 """Lists that Kafka fills from hash maps, and what sorts them."""
 
@@ -90,7 +101,7 @@ class Normaliser:
 
     def response(self, key: int, response: Any) -> dict[str, Any]:
         self._learn(response)
-        if key == ApiKey.INIT_PRODUCER_ID and response.producer_id >= 0:
+        if key in GIVES_PRODUCERS and response.producer_id >= 0:
             self._producers.setdefault(response.producer_id, len(self._producers))
         if key in MAKES_MEMBERS and response.member_id:
             self._members.setdefault(response.member_id, len(self._members))
@@ -103,7 +114,8 @@ class Normaliser:
     def batch(self, batch: Read) -> dict[str, Any]:
         """A stored batch: everything in its header, and its records inflated (the same records deflate differently)."""
         producer = batch.producer
-        stamped = bool(batch.attributes & LOG_APPEND_TIME)
+        marker = bool(batch.attributes & CONTROL)  # dated by the broker
+        stamped = marker or bool(batch.attributes & LOG_APPEND_TIME)
         return {
             "base_offset": batch.base_offset,
             "leader_epoch": batch.leader_epoch,
@@ -111,7 +123,7 @@ class Normaliser:
             "crc_is_right": batch.crc_is_right,
             "attributes": batch.attributes,
             "last_offset_delta": batch.last_offset_delta,
-            "base_timestamp": batch.base_timestamp,
+            "base_timestamp": "<now>" if marker else batch.base_timestamp,
             "max_timestamp": "<now>" if stamped else batch.max_timestamp,
             "producer": (self._producer(producer.id), producer.epoch, producer.sequence),
             "count": batch.count,
@@ -164,6 +176,8 @@ class Normaliser:
             return {"null": value is None, "length": "<compressed>" if compressed else len(data), "batches": whole}
         if isinstance(value, list):
             items = [self._item(item, masked) for item in value]
+            if name == "partitions" and all(isinstance(item, int) for item in items):
+                items.sort()
             for list_name, keys in UNORDERED:
                 if list_name == name and items and isinstance(items[0], dict):
                     items.sort(key=lambda item: [str(item.get(key)).zfill(12) for key in keys])

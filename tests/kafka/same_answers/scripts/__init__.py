@@ -20,6 +20,7 @@ from tests.kafka.same_answers.scripts import (
     produce,
     records,
     sequences,
+    transactions,
 )
 from tests.kafka.same_answers.side import Side
 
@@ -38,5 +39,6 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
 GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed)
 SCRIPTS |= GROUPS
+SCRIPTS |= named(transactions)
 WALKING = named(records)
 """Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""

@@ -24,7 +24,7 @@ def send(
 
 
 def ids_in_every_version(side: Side, rng: Random) -> None:
-    for version in versions(ApiKey.INIT_PRODUCER_ID):
+    for version in versions(ApiKey.INIT_PRODUCER_ID)[:-1]:  # Kafka serves the last only where it is told to
         producer_id = new_producer(side, version)
         if version >= 3:
             for with_id, with_epoch in (
