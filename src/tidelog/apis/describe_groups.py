@@ -2,7 +2,8 @@
 
 A group that isn't there is told to be Dead; so is one of the consumer protocol, which ConsumerGroupDescribe tells of:
 clients that ask for one way fall back to the other. v3 can ask for the operations that are allowed, v6 gives the error
-GROUP_ID_NOT_FOUND with a message (KIP-1043).
+GROUP_ID_NOT_FOUND with a message (KIP-1043). A group that is named twice is described once: the answer would grow out
+of bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [describe_group(context.services.groups, group_id, context.version) for group_id in request.groups]
+    groups = [
+        describe_group(context.services.groups, group_id, context.version) for group_id in dict.fromkeys(request.groups)
+    ]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:

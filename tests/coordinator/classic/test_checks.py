@@ -8,8 +8,8 @@ from tidelog.coordinator.group.classic.checks import (
     check_delete,
     check_offset_delete,
     expires_from,
-    is_subscribed,
     note_commit,
+    subscribed,
 )
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.subscription import topics_of
@@ -93,8 +93,8 @@ def test_offsets_of_topics_that_consumers_read_are_known() -> None:
     crew = Crew()
     crew.stable("a", protocols=(("range", subscription("tides", "moons")),))
     check_offset_delete(None, crew.group)
-    assert is_subscribed(crew.group, "tides")
-    assert not is_subscribed(crew.group, "winds")
+    assert subscribed(crew.group)("tides")
+    assert not subscribed(crew.group)("winds")
 
 
 def test_of_other_protocols_nothing_is_known() -> None:
@@ -108,8 +108,8 @@ def test_of_other_protocols_nothing_is_known() -> None:
 def test_of_consumers_that_cannot_be_read_everything_counts_as_read() -> None:
     crew = Crew()
     crew.stable("a", protocols=(("range", b"\x00"),))
-    assert is_subscribed(crew.group, "anything")
-    assert expires_from(None, crew.group, 5) is None
+    assert subscribed(crew.group)("anything")
+    assert expires_from(None, crew.group)(5) is None
 
 
 @pytest.mark.parametrize(
@@ -129,15 +129,15 @@ def test_a_subscription_that_is_none_is_refused(bad: bytes) -> None:
 
 def test_offsets_expire_from_the_moment_that_counts() -> None:
     crew = Crew()
-    assert expires_from(None, None, 5) == 5, "a group that only commits"
+    assert expires_from(None, None)(5) == 5, "a group that only commits"
     (a,) = crew.stable("a", protocols=(("range", subscription("tides")),))
-    assert expires_from(None, crew.group, 5) == 5
+    assert expires_from(None, crew.group)(5) == 5
     crew.join("a", a)
     assert crew.group.phase is Phase.COMPLETING
-    assert expires_from(None, crew.group, 5) is None
+    assert expires_from(None, crew.group)(5) is None
     crew.wait(50_000)
     assert crew.group.phase is Phase.EMPTY
-    assert expires_from(None, crew.group, 5) == crew.group.since_ms
+    assert expires_from(None, crew.group)(5) == crew.group.since_ms
 
 
 def test_a_group_is_shown_as_it_stands() -> None:

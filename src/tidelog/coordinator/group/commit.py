@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.fencing import Check, Member, check_commit
+from tidelog.coordinator.shard_log import for_client
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.group.live import GroupShard
     from tidelog.coordinator.group.state import GroupsState
     from tidelog.env.promise import Promise
 
+RECORD_BYTES_MIN = 38
+"""What an offset takes in the log besides its names and metadata, at least."""
 NO_RETENTION = -1
 VERSION_WITH_EXPIRY = 1
 """The version of an offset's record that says when it expires: the newest doesn't."""
@@ -47,6 +51,7 @@ def commit(
 
     def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
         check = check_commit(shard, state, group_id, member, version, now_ms)
+        _check_size(coordinator, shard, group_id, wanted)
         expire_ms = -1 if retention_ms == NO_RETENTION else now_ms + retention_ms
         return _write(group_id, wanted, longest, check, now_ms, expire_ms)
 
@@ -68,6 +73,7 @@ def commit_in_transaction(
     def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
         try:
             check = check_commit(shard, state, group_id, member, version, now_ms, transactional=True)
+            _check_size(coordinator, shard, group_id, wanted)
             # The id of the topic isn't written: the request doesn't name it, and it may have changed since.
             return _write(group_id, wanted, longest, check, now_ms, -1, with_ids=False)
         except KafkaError as error:
@@ -76,6 +82,24 @@ def commit_in_transaction(
             raise
 
     return shard.submit(decide, producer=producer)
+
+
+def _check_size(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, wanted: list[Wanted]) -> None:
+    """Refuse what no batch can hold before records are made of it: a request may name partitions by the ten thousand.
+
+    What is compressed may fit all the same, so that is left to the append.
+    """
+    most = shard.partition.log.config.max_message_bytes
+    if (
+        len(wanted) * (RECORD_BYTES_MIN + len(group_id)) > most
+        and not coordinator.config.offsets_topic_compression_codec
+    ):
+        raise for_client(
+            KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(wanted)} offsets of {group_id} don't fit a batch of {most} bytes: commit in several requests",
+            )
+        )
 
 
 def _write(

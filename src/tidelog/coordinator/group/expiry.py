@@ -116,19 +116,21 @@ def _expired(
     retention_ms = coordinator.config.offsets_retention_minutes * 60_000
     offsets = state.offsets.get(group_id, NO_OFFSETS)
     pending = pending_partitions(state, group_id)
-    is_subscribed = group.subscribed()
+    is_subscribed, expires_from = group.subscribed(), group.expires_from()
     expired: list[TopicPartition] = []
     for partition, committed in offsets.items():
         if partition in pending:
             continue
         is_orphan = committed.topic_id != ZERO_UUID and committed.topic_id not in topics
-        if is_orphan or (not is_subscribed(partition[0]) and _is_expired(group, committed, now_ms, retention_ms)):
+        if is_orphan or (
+            not is_subscribed(partition[0])
+            and _is_expired(committed, expires_from(committed.commit_timestamp_ms), now_ms, retention_ms)
+        ):
             expired.append(partition)
     return expired, len(expired) == len(offsets) and not pending and _is_empty(group)
 
 
-def _is_expired(group: View, committed: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
-    since_ms = group.expires_from(committed)
+def _is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
     if since_ms is None:
         return False
     if committed.expire_timestamp_ms >= 0:

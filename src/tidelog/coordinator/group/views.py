@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.classic.live import LiveClassicGroup
     from tidelog.coordinator.group.classic.state import ClassicGroup
     from tidelog.coordinator.group.live import GroupShard
-    from tidelog.coordinator.group.state import CommittedOffset, GroupsState
+    from tidelog.coordinator.group.state import GroupsState
 
 
 class ClassicView:
@@ -51,11 +51,11 @@ class ClassicView:
 
     def subscribed(self) -> Callable[[str], bool]:
         """Whether offsets of a topic are in use."""
-        return lambda topic: classic_checks.is_subscribed(self._live, topic)
+        return classic_checks.subscribed(self._live)
 
-    def expires_from(self, committed: CommittedOffset) -> int | None:
-        """From when on the retention of an offset counts; None: not now."""
-        return classic_checks.expires_from(self._group, self._live, committed.commit_timestamp_ms)
+    def expires_from(self) -> Callable[[int], int | None]:
+        """By its commit timestamp, from when on the retention of an offset counts; None: not now."""
+        return classic_checks.expires_from(self._group, self._live)
 
     def tombstones(self) -> list[Entry]:
         """What takes the group itself out of the log. A simple one too: Kafka remembers it by its offsets' records."""
@@ -94,8 +94,8 @@ class ConsumerView:
             topics.update(() if resolved is None else resolved.topics)
         return topics.__contains__
 
-    def expires_from(self, committed: CommittedOffset) -> int | None:
-        return committed.commit_timestamp_ms
+    def expires_from(self) -> Callable[[int], int | None]:
+        return lambda commit_timestamp_ms: commit_timestamp_ms
 
     def tombstones(self) -> list[Entry]:
         return consumer_entries.group_gone(self._group)

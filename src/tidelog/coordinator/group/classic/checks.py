@@ -4,6 +4,8 @@
 group that is new, that is empty, or that only ever committed offsets.
 """
 
+from collections.abc import Callable
+
 from tidelog.coordinator.group.classic.effects import Moment
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.phases import Phase
@@ -62,33 +64,40 @@ def check_delete(group: ClassicGroup | None, live: LiveClassicGroup | None) -> N
 
 
 def check_offset_delete(group: ClassicGroup | None, live: LiveClassicGroup | None) -> None:
-    """Consumers' offsets may go topic by topic (`is_subscribed`); of others with members nothing is known."""
+    """Consumers' offsets may go topic by topic (`subscribed`); of others with members nothing is known."""
     protocol_type = live.protocol_type if live is not None else group.protocol_type if group is not None else None
     if phase_of(group, live) is not Phase.EMPTY and protocol_type != CONSUMER:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "the group has members: stop them first")
 
 
-def is_subscribed(live: LiveClassicGroup | None, topic: str) -> bool:
-    """Whether a member reads the topic; True where that can't be read from what consumers said."""
+def subscribed(live: LiveClassicGroup | None) -> Callable[[str], bool]:
+    """Whether a member reads a topic; True where that can't be read from what consumers said.
+
+    What they said may be long, and a group has many offsets: it is read once, here.
+    """
     if live is None or not live.members or live.protocol_type != CONSUMER:
-        return False
+        return lambda topic: False
     topics = subscribed_topics(live)
-    return topics is None or topic in topics
+    return (lambda topic: True) if topics is None else topics.__contains__
 
 
-def expires_from(group: ClassicGroup | None, live: LiveClassicGroup | None, commit_timestamp_ms: int) -> int | None:
-    """From when `offsets.retention.minutes` of an offset counts; None while it may not expire.
+def expires_from(group: ClassicGroup | None, live: LiveClassicGroup | None) -> Callable[[int], int | None]:
+    """By an offset's commit timestamp, from when `offsets.retention.minutes` counts; None while it may not expire.
 
     Of a group that had members, from when it became empty; while consumers are at work, from the commit, and then only
     for topics that none of them reads; of a group that never had members, from the commit.
     """
     protocol_type = live.protocol_type if live is not None else group.protocol_type if group is not None else None
     if protocol_type is None:
-        return commit_timestamp_ms
+        return _from_commit
     phase = phase_of(group, live)
     if phase is Phase.EMPTY:
         since_ms = live.since_ms if live is not None else group.state_timestamp_ms if group is not None else -1
-        return commit_timestamp_ms if since_ms == -1 else since_ms
+        return _from_commit if since_ms == -1 else lambda commit_timestamp_ms: since_ms
     if phase is Phase.STABLE and live is not None and protocol_type == CONSUMER and subscribed_topics(live) is not None:
-        return commit_timestamp_ms
-    return None
+        return _from_commit
+    return lambda commit_timestamp_ms: None
+
+
+def _from_commit(commit_timestamp_ms: int) -> int:
+    return commit_timestamp_ms

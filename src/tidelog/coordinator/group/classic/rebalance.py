@@ -17,6 +17,9 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 log = logging.getLogger("tidelog.groups")
 
+LOOK_AGAIN_MS = 1000
+"""How long a group that nobody joined waits at least: members may ask for a rebalance timeout of nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -84,7 +87,7 @@ def complete_join(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> No
     if group.members and not _elect_leader(group):
         log.warning("group %s: no member joined in time; it waits until sessions end", group.group_id)
         group.initial_left_ms = None
-        _join_by(group, now.steady_ms + group.rebalance_timeout_ms)
+        _join_by(group, now.steady_ms + max(group.rebalance_timeout_ms, LOOK_AGAIN_MS))
         return
     group.join_deadline_ms = NEVER
     group.initial_left_ms = None

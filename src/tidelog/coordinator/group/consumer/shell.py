@@ -168,9 +168,18 @@ def _take_out(
         return
     if gone.members:
         log.info("group %s goes on without %s: not heard of in time", group_id, ", ".join(gone.members))
-    for member_id in late:
-        live.members.pop(member_id, None)
+    _keep_watching(shard, group_id, live, late)
     departed(coordinator, shard, group_id, gone)
+
+
+def _keep_watching(shard: GroupShard, group_id: str, live: LiveConsumerGroup, rung: list[str]) -> None:
+    """Whoever is still a member has other deadlines: of a static one that rests, its session must end, too."""
+    group = shard.machine.newest.groups.get(group_id)
+    for member_id in rung:
+        if isinstance(group, ConsumerGroup) and member_id in group.members:
+            live.wake_by(live.members[member_id].next_s)
+        else:
+            live.members.pop(member_id, None)
 
 
 def _is_late(deadlines: Deadlines, member: Member, now_s: float) -> bool:

@@ -1,0 +1,126 @@
+"""Groups in the hands of someone who means harm: short requests with endless answers, members that hold the others up.
+
+On virtual time, so that what takes long here takes long in the broker's loop.
+"""
+
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from tests.apis.groups import SETTINGS, become_member, harbour_wait, join, leave, send_join, sync
+from tests.apis.harbour import Asked, Harbour
+from tests.apis.offsets import TOPIC, commit, find, harbour
+from tests.apis.test_consumer_group_heartbeat import GROUP, Port
+from tests.raw import build, request_class
+from tidelog.wire.codec import encoder
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.header import request_header
+from tidelog.wire.keys import ApiKey
+
+ANSWER_BYTES_MAX = 1 << 20
+PROMPT_S = 2.0
+"""What one request may take at the very most, on a machine that is busy with other things."""
+
+
+def ask_in_time(broker: Harbour, key: ApiKey, version: int, fields: dict[str, Any]) -> Asked:
+    message = request_class(key)
+    frame = request_header(key, version, 1, "hostile") + encoder(message, version)(build(message, fields))
+    began = time.monotonic()
+    asked = broker.send_frame(frame)
+    broker.settle()
+    assert time.monotonic() - began < PROMPT_S
+    assert asked.done
+    return asked
+
+
+def subscription(topics: int) -> bytes:
+    names = b"".join(struct.pack(">h", 6) + b"t%05d" % index for index in range(topics))
+    return struct.pack(">hi", 0, topics) + names + struct.pack(">i", -1)
+
+
+def test_a_group_named_a_thousand_times_is_told_once() -> None:
+    broker = harbour(partitions=50)
+    assert commit(broker, dict.fromkeys(range(50), 7), metadata="m" * 4000) == {0}
+    for topics in (None, [{"name": TOPIC, "partition_indexes": list(range(50))}]):
+        groups = [{"group_id": "crew", "topics": topics}] * 1000
+        asked = ask_in_time(broker, ApiKey.OFFSET_FETCH, 8, {"groups": groups})
+        assert asked.frame is not None
+        assert len(asked.frame) < ANSWER_BYTES_MAX
+        assert len(asked.response.groups) == 1
+        assert len(asked.response.groups[0].topics[0].partitions) == 50
+
+
+@pytest.mark.parametrize("version", [7, 8, 10])
+def test_a_partition_named_a_thousand_times_is_told_once(version: int) -> None:
+    broker = harbour()
+    assert commit(broker, {0: 7}, metadata="m" * 4000) == {0}
+    topic_id = broker.services.metadata.image.topics[TOPIC].id
+    named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
+    group = {"group_id": "crew", "topics": [{**named, "partition_indexes": [0] * 10}] * 100}
+    fields = group if version < 8 else {"groups": [group]}
+    answer = ask_in_time(broker, ApiKey.OFFSET_FETCH, version, fields).response
+    found = answer.topics if version < 8 else answer.groups[0].topics
+    assert [[one.committed_offset for one in topic.partitions] for topic in found] == [[7]]
+
+
+def test_a_group_described_a_thousand_times_is_described_once() -> None:
+    broker = harbour(SETTINGS)
+    member_id, joining = become_member(broker, group="crew", protocols=[{"name": "range", "metadata": bytes(100_000)}])
+    sync(broker, member_id, harbour_wait(broker, joining).generation_id, {member_id: b""}, group="crew")
+    asked = ask_in_time(broker, ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["crew"] * 1000})
+    assert [group.group_id for group in asked.response.groups] == ["crew"]
+    asked = ask_in_time(broker, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["crew"] * 1000})
+    assert [group.group_id for group in asked.response.groups] == ["crew"]
+
+
+def test_long_subscriptions_are_read_once_for_all_offsets() -> None:
+    broker = harbour(SETTINGS, partitions=100)
+    find(broker, "readers")
+    named = {"group": "readers", "protocols": [{"name": "range", "metadata": subscription(20_000)}]}
+    member_id, joining = become_member(broker, **named)
+    sync(broker, member_id, harbour_wait(broker, joining).generation_id, {member_id: b""}, group="readers")
+    partitions = [{"partition_index": index % 100} for index in range(1000)]
+    topics = [{"name": TOPIC, "partitions": partitions}]
+    asked = ask_in_time(broker, ApiKey.OFFSET_DELETE, 0, {"group_id": "readers", "topics": topics})
+    assert asked.response.error_code == 0
+
+
+def test_a_commit_that_no_batch_holds_is_refused_before_it_is_made() -> None:
+    broker = harbour({"message.max.bytes": "1000000"})
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    fields = {"group_id": "crew", "topics": [{"name": TOPIC, "partitions": [partition] * 100_000}]}
+    asked = ask_in_time(broker, ApiKey.OFFSET_COMMIT, 8, fields)
+    codes = {one.error_code for one in asked.response.topics[0].partitions}
+    assert codes == {ErrorCode.UNKNOWN_SERVER_ERROR}, "as Kafka tells it"
+    assert commit(broker, {0: 1}) == {0}
+
+
+def test_a_group_that_nobody_joins_in_no_time_at_all_does_not_spin() -> None:
+    broker = harbour(SETTINGS)
+    first = join(broker, instance="a", group="crew")
+    sync(broker, first.member_id, first.generation_id, {first.member_id: b""}, group="crew")
+    assert join(broker, instance="a", group="crew", rebalance_timeout_ms=0).error_code == 0
+    send_join(broker, instance="b", group="crew", rebalance_timeout_ms=1000)
+    leave(broker, {"group_instance_id": "b"}, group="crew")
+    group = broker.services.groups.shard_of("crew").live.classic["crew"]
+    broker.pass_time(1.5)
+    assert group.join_deadline_ms > broker.timeline.now * 1000 + 400, "the next look isn't at once"
+
+
+def test_a_static_member_that_rests_while_it_gives_up_partitions_is_taken_out_when_its_session_ends() -> None:
+    port = Port()
+    port.topic("tides", 4)
+    port.join("a", "tides", instance_id="boat", rebalance_timeout_ms=2000)
+    other = port.join("b", "tides")
+    told = port.beat("a", 2, instance_id="boat", uses={"tides": [0, 1, 2, 3]})
+    assert port.told(told) == {"tides": [0, 1]}, "it is to give up the others, within two seconds"
+    assert port.beat("a", -2, instance_id="boat").error_code == 0
+    held: dict[str, list[int]] | None = {}
+    for _ in range(15):
+        port.harbour.pass_time(1)
+        other = port.beat("b", other.member_epoch)
+        held = port.told(other) or held
+    assert held == {"tides": [0, 1, 2, 3]}
+    assert list(port.harbour.services.groups.shard_of(GROUP).state.groups[GROUP].members) == ["b"]
