@@ -255,3 +255,10 @@ def test_no_end_that_was_decided_can_turn() -> None:
     assert TRANSITIONS[Status.PREPARE_ABORT] == {Status.COMPLETE_ABORT}
     for status in Status:
         assert (Status.PREPARE_COMMIT in TRANSITIONS[status]) == (status == Status.ONGOING)
+
+
+@pytest.mark.parametrize("status", [Status.PREPARE_ABORT, Status.COMPLETE_ABORT])
+def test_nobody_is_told_the_epoch_that_is_for_fencing(status: Status) -> None:
+    """Aborted by a coordinator of version 0 in the last epoch there is; a client of version 2 asks for the abort."""
+    state = at(status, epoch=32_767)
+    assert code(end, state, EndAsked("bank", Producer(7, 32_766), commit=False, version=2), NOW) == 90

@@ -215,7 +215,10 @@ def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -
     if not again and (epoch != transaction.producer_epoch or status in ENDING):
         raise _fenced(transaction, asked.producer)
     if again and status in (_prepared(asked.commit), _complete(asked.commit)):
-        return (), _after(transaction)
+        after = _after(transaction)
+        if after.epoch > CLIENT_EPOCH_MAX:  # aborted in the epoch that is for fencing, by a coordinator of version 0
+            raise _fenced(transaction, asked.producer)
+        return (), after
     if again or (asked.commit and status != Status.ONGOING):
         raise _wrong_end(transaction, asked.commit)
     prepared = _prepare(transaction, _prepared(asked.commit), now_ms, asked.version, asked.new_id)
