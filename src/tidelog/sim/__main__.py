@@ -6,11 +6,16 @@ import sys
 import traceback
 
 from tidelog.sim.checkers import Violation
+from tidelog.sim.groups import GroupsRun
 from tidelog.sim.scenario import Run
 from tidelog.sim.transactions import TransactionsRun
 from tidelog.sim.world import World
 
-SCENARIOS: dict[str, type[Run] | type[TransactionsRun]] = {"records": Run, "transactions": TransactionsRun}
+SCENARIOS: dict[str, type[Run] | type[TransactionsRun] | type[GroupsRun]] = {
+    "records": Run,
+    "transactions": TransactionsRun,
+    "groups": GroupsRun,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.groups")
 
 _MS = 1000.0
+_SLACK_S = 0.001
+"""An alarm rings this much late: the deadline is over then, however its fractions were rounded."""
 
 
 def limits_of(config: BrokerConfig) -> Limits:
@@ -130,7 +132,7 @@ def _set_alarm(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClas
         return
     if group.alarm is not None:
         group.alarm.cancel()
-    delay_s = max(group.wake_ms / _MS - shard.clock.monotonic(), 0.0)
+    delay_s = max(group.wake_ms / _MS - shard.clock.monotonic(), 0.0) + _SLACK_S
     group.alarm_ms = group.wake_ms
     group.alarm = shard.schedule(delay_s, lambda: _ring(coordinator, shard, group))
 
