@@ -14,6 +14,7 @@ COMMANDS = {
     "consume": "tidelog.cli.consume:consume",
     "group": "tidelog.cli.group:group",
     "txn": "tidelog.cli.txn:txn",
+    "pipeline": "tidelog.cli.pipeline:pipeline",
     "log": "tidelog.cli.log:log",
     "bench": "tidelog.cli.bench:bench",
     "completion": "tidelog.cli.completion:completion",

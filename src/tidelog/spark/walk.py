@@ -107,13 +107,8 @@ def walk(
     value_size: i64 = 0
     index: i64 = 0
     while index < count:
-        # Numbers of one byte are read in place: a call costs more than all the rest of a record.
-        size = arena[pos]
-        if size < 128:
-            size = (size >> 1) ^ -(size & 1)
-            pos += 1
-        else:
-            size, pos = number(arena, pos)
+        # Numbers that mostly are of one byte are read in place: a call costs more than all the rest of a record.
+        size, pos = number(arena, pos)
         stop: i64 = pos + size
         if size < 0 or stop > end:
             raise ValueError("a record reaches beyond its batch")
@@ -124,12 +119,7 @@ def walk(
             pos += 1
         else:
             delta, pos = long_number(arena, pos)
-        offset = arena[pos]
-        if offset < 128:
-            offset = (offset >> 1) ^ -(offset & 1)
-            pos += 1
-        else:
-            offset, pos = number(arena, pos)
+        offset, pos = number(arena, pos)
         offset += base_offset
         key_size = arena[pos]
         if key_size < 128:
@@ -143,12 +133,7 @@ def walk(
         if pos > stop:
             raise ValueError("a key reaches beyond its record")
         key_end: i64 = pos
-        value_size = arena[pos]
-        if value_size < 128:
-            value_size = (value_size >> 1) ^ -(value_size & 1)
-            pos += 1
-        else:
-            value_size, pos = number(arena, pos)
+        value_size, pos = number(arena, pos)
         value: i64 = pos
         if value_size > 0:
             pos += value_size

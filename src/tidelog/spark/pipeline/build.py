@@ -1,0 +1,177 @@
+"""Sources and steps as tables of a Spark session; errors of SQL point at their line in the file."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+
+from tidelog.client.start import Start
+from tidelog.rpc import Cluster, Options
+from tidelog.spark.pipeline.decode import BAD, RAW, REASON, DecodeError, decoded, inferred
+from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.progress import write_file
+
+_PLACE = re.compile(r"line (\d+)")
+
+
+def check_topics(pipeline: Pipeline) -> None:
+    """Every topic that is named must be there; sinks may make theirs (`partitions`)."""
+    with Cluster(pipeline.bootstrap, Options(patience_s=10)) as cluster:
+        there = cluster.topics()
+    for name, source in pipeline.sources.items():
+        for topic in source.get("topics", ()):
+            if topic not in there:
+                raise pipeline.problem(
+                    ("source", name, "topics"), f"there is no topic {topic}; `tidelog topic create {topic}` makes it"
+                )
+    wanted = [(("sink", index), sink) for index, sink in enumerate(pipeline.told["sink"]) if "topic" in sink]
+    wanted += [(("bad_rows",), pipeline.told["bad_rows"])] if pipeline.bad_topic else []
+    for path, sink in wanted:
+        if sink["topic"] not in there and "partitions" not in sink:
+            raise pipeline.problem(
+                (*path, "topic"),
+                f"there is no topic {sink['topic']}; add partitions = N to have it made, or `tidelog topic create` it",
+            )
+
+
+def make_topics(pipeline: Pipeline) -> None:
+    """The topics that sinks may make."""
+    from tidelog.rpc.topics import create_topic
+
+    sinks = [sink for _, sink in pipeline.sinks] + [pipeline.told.get("bad_rows", {})]
+    with Cluster(pipeline.bootstrap) as cluster:
+        there = cluster.topics()
+        for sink in sinks:
+            if "topic" in sink and sink["topic"] not in there:
+                create_topic(cluster, sink["topic"], sink["partitions"])
+
+
+def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str, Any]:
+    """All tables by name. Those that were decoded also stand under `name!` with their bad rows."""
+    tables: dict[str, Any] = {}
+    for name, source in pipeline.sources.items():
+        try:
+            rows = _read(spark, pipeline, name, source, start)
+        except DecodeError as error:
+            raise pipeline.problem(("source", name, "decode"), str(error)) from None
+        except (AnalysisException, ParseException) as error:
+            raise pipeline.problem(("source", name), _short(error)) from None
+        if BAD in rows.columns:
+            tables[f"{name}!"] = rows
+            rows = rows.where(f"not {BAD}").drop(BAD, REASON, RAW)
+        tables[name] = _watermarked(pipeline, rows, ("source", name), source)
+        tables[name].createOrReplaceTempView(name)
+    for index, step in enumerate(pipeline.steps):
+        path = ("step", index)
+        try:
+            rows = spark.sql(step["sql"])
+        except (AnalysisException, ParseException) as error:
+            found = _PLACE.search(str(error))
+            below = int(found[1]) - 1 if found else 0
+            text = step["sql"].lstrip(" ")
+            raise pipeline.problem((*path, "sql"), _short(error), below + text.startswith("\n")) from None
+        rows = _watermarked(pipeline, rows, path, step)
+        if "dedup" in step:
+            for column in step["dedup"]:
+                if column not in rows.columns:
+                    raise pipeline.problem(
+                        (*path, "dedup"), f"there is no column {column} among {', '.join(rows.columns)}"
+                    )
+            rows = (
+                rows.dropDuplicatesWithinWatermark(step["dedup"])
+                if rows.isStreaming
+                else rows.dropDuplicates(step["dedup"])
+            )
+        tables[step["name"]] = rows
+        rows.createOrReplaceTempView(step["name"])
+    _check_sinks(pipeline, tables)
+    return tables
+
+
+def _check_sinks(pipeline: Pipeline, tables: dict[str, Any]) -> None:
+    for index, (_, sink) in enumerate(pipeline.sinks):
+        columns = tables[sink["from"]].columns
+        named = [("key", sink["key"])] if "key" in sink else []
+        named += [(key, name) for key in ("partition_by", "upsert_by") for name in sink.get(key, ())]
+        named += [("order_by", sink.get("order_by", "_offset"))] if "upsert_by" in sink else []
+        for key, column in named:
+            if column not in columns:
+                raise pipeline.problem(
+                    ("sink", index, key), f"{key}: there is no column {column} among {', '.join(columns)}"
+                )
+
+
+def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], start: str | None) -> Any:
+    stream = pipeline.is_stream(name)
+    reading = spark.readStream if stream else spark.read
+    options: dict[str, str] = dict(source.get("options", {}))
+    if "format" in source:
+        reading = reading.format(source["format"]).options(**options)
+        if source.get("schema"):
+            reading = reading.schema(source["schema"])
+        path = source.get("path")
+        return reading.load(_beside(pipeline, path)) if path else reading.load()
+    base = {
+        "kafka.bootstrap.servers": pipeline.bootstrap,
+        "failOnDataLoss": str(not source.get("ignore_loss", False)).lower(),
+    }
+    base |= {"subscribe": ",".join(source["topics"])} if "topics" in source else {"subscribePattern": source["pattern"]}
+    if source.get("committed", True):
+        base["kafka.isolation.level"] = "read_committed"
+    more = _starting(pipeline, name, start or source.get("from", "earliest"))
+    if stream:
+        if "max_rows" in source:
+            more["maxOffsetsPerTrigger"] = str(source["max_rows"])
+        more["initialOffsetsPath"] = str(pipeline.state.resolve() / f"initial-{name}.json")
+        more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
+        more["kafka.group.id"] = f"pipeline-{pipeline.name}"
+    rows = reading.format("tidelog").options(**(base | more | options)).load()
+    return decoded(rows, source, _schema(spark, pipeline, name, source, base))
+
+
+def _schema(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], base: dict[str, str]) -> str:
+    """The schema as given; inferred once where it is to be, and kept: another one would change the checkpoint."""
+    schema = source.get("schema", "")
+    if schema != "infer":
+        return schema
+    kept = pipeline.state / f"schema-{name}.txt"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_file(kept, inferred(spark.read.format("tidelog").options(**base).load()))
+    return kept.read_text()
+
+
+def _starting(pipeline: Pipeline, name: str, text: str) -> dict[str, str]:
+    if text in ("earliest", "latest"):
+        return {"startingOffsets": text}
+    from datetime import datetime
+
+    try:
+        start = Start.parse(text, datetime.now().astimezone())
+    except ValueError:
+        start = None
+    if start is None or start.kind != "time":
+        raise pipeline.problem(("source", name, "from"), f"{text!r}: write earliest, latest, 2h or 2026-01-31T12:00")
+    return {"startingTimestamp": str(start.value), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def _watermarked(pipeline: Pipeline, rows: Any, path: tuple[str | int, ...], told: dict[str, Any]) -> Any:
+    if "watermark" not in told:
+        return rows
+    column, _, delay = told["watermark"].partition(" ")
+    if column not in rows.columns:
+        raise pipeline.problem(
+            (*path, "watermark"), f"watermark: there is no column {column} among {', '.join(rows.columns)}"
+        )
+    return rows.withWatermark(column, delay.strip()) if rows.isStreaming else rows
+
+
+def _beside(pipeline: Pipeline, path: str) -> str:
+    return path if "://" in path else str((pipeline.file.parent / Path(path)).resolve())
+
+
+def _short(error: Exception) -> str:
+    """The first sentence of an error of Spark's: it goes on with plans."""
+    text = str(error).strip()
+    return text.split("\n")[0].split(" SQLSTATE")[0]

@@ -1,0 +1,72 @@
+"""A pipeline as it was read: what the file says, where its state lies, and who may use that."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.spark.pipeline.check import PipelineError, Problem, read_file, sink_name
+from tidelog.spark.pipeline.places import Path as KeyPath
+from tidelog.spark.pipeline.places import line_of
+from tidelog.spark.progress import write_file
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    file: Path
+    name: str
+    told: dict[str, Any]
+    lines: dict[KeyPath, int]
+    bootstrap: str
+    state: Path
+
+    @property
+    def sources(self) -> dict[str, dict[str, Any]]:
+        return self.told["source"]
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return self.told.get("step", [])
+
+    @property
+    def sinks(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(sink_name(index, sink), sink) for index, sink in enumerate(self.told["sink"])]
+
+    @property
+    def bad_topic(self) -> str | None:
+        return self.told.get("bad_rows", {}).get("topic")
+
+    def problem(self, path: KeyPath, text: str, below: int = 0) -> PipelineError:
+        """An error at a key's line, or so many lines below it."""
+        return PipelineError(str(self.file), [Problem(line_of(self.lines, path) + below, text)])
+
+    def is_stream(self, name: str) -> bool:
+        source = self.sources[name]
+        return source.get("stream", "format" not in source)
+
+    @property
+    def streams(self) -> bool:
+        return any(self.is_stream(name) for name in self.sources)
+
+    def take_state(self) -> None:
+        """Make the state's folder, and refuse that of another pipeline."""
+        owner = self.state / "pipeline.json"
+        mine = {"name": self.name, "file": str(self.file.resolve())}
+        if owner.exists():
+            other = json.loads(owner.read_text())
+            if other["name"] != self.name:
+                raise self.problem(
+                    ("state",),
+                    f"{self.state} holds the checkpoint of pipeline {other['name']}; give this one a folder of its own",
+                )
+        self.state.mkdir(parents=True, exist_ok=True)
+        write_file(owner, json.dumps(mine))
+
+
+def load(file: Path, bootstrap: str | None = None) -> Pipeline:
+    """The pipeline in a file; PipelineError with every problem that can be seen without Spark or a broker."""
+    told, lines = read_file(file)
+    state = file.parent / told["state"]
+    return Pipeline(file, told["name"], told, lines, bootstrap or told.get("bootstrap", DEFAULT_BOOTSTRAP), state)

@@ -1,0 +1,48 @@
+"""Where things stand in a TOML file: the line of each key, for errors that point at it."""
+
+import re
+from typing import TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)((?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """Path -> line, from 1. Tables and keys; values inside inline tables share their key's line."""
+    found: dict[Path, int] = {(): 1}
+    counts: dict[Path, int] = {}
+    table: Path = ()
+    quote: str | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if quote is not None:
+            if line.count(quote) % 2:
+                quote = None
+            continue
+        header = _HEADER.match(line)
+        if header:
+            names = tuple(part.strip().strip("\"'") for part in header[2].split("."))
+            if header[1] == "[[":
+                counts[names] = counts.get(names, -1) + 1
+                table = (*names, counts[names])
+            else:
+                table = names
+            for depth in range(1, len(table) + 1):
+                found.setdefault(table[:depth], number)
+            continue
+        key = _KEY.match(line)
+        if key:
+            dotted = key[1].strip("\"'") + key[2]
+            found.setdefault((*table, *(part.strip() for part in dotted.split("."))), number)
+        for mark in ('"""', "'''"):
+            if line.count(mark) % 2:
+                quote = mark
+    return found
+
+
+def line_of(lines: dict[Path, int], path: Path) -> int:
+    """The line of a path, or of the nearest that encloses it."""
+    while path not in lines:
+        path = path[:-1]
+    return lines[path]

@@ -1,0 +1,203 @@
+"""Pipelines from file to result, in a real Spark."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import JVM_TIMEOUT_S
+from tidelog.client import Admin, Producer, read
+from tidelog.spark.pipeline import again, lake
+from tidelog.spark.pipeline.check import PipelineError
+from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.run import check, run
+from tidelog.spark.pipeline.status import read_status
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
+
+READY = Path(__file__).parents[2] / "pipelines"
+
+
+@pytest.fixture
+def topics(broker: Broker) -> Callable[..., None]:
+    """Topics made anew: each test has its own records under the names that the ready pipelines use."""
+
+    def make(*names: str) -> None:
+        admin = Admin(broker.bootstrap)
+        there = {topic.name for topic in admin.topics()}
+        for name in names:
+            if name in there:
+                admin.delete_topic(name)
+            admin.create_topic(name, 2)
+
+    return make
+
+
+@pytest.fixture
+def send(broker: Broker) -> Callable[..., None]:
+    def write(topic: str, *rows: Any) -> None:
+        with Producer(broker.bootstrap) as producer:
+            for row in rows:
+                key, value = row if isinstance(row, tuple) else (None, row)
+                sent = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+                producer.send(topic, sent, key=key)
+
+    return write
+
+
+@pytest.fixture
+def go(spark: Any, broker: Broker, tmp_path: Path) -> Callable[..., Path]:
+    """Run a ready pipeline once in a folder of its own."""
+
+    def once(name: str) -> Path:
+        if not (tmp_path / name).exists():
+            shutil.copy(READY / name, tmp_path / name)
+        run(load(tmp_path / name, broker.bootstrap), spark, once=True, tell=lambda text: None)
+        return tmp_path
+
+    return once
+
+
+def values(broker: Broker, topic: str) -> list[Any]:
+    found = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
+    return [json.loads(message.value or b"null") for message in found]
+
+
+def order(number: int, customer: str = "ada", amount: float = 1.5, at: str = "2026-01-31T12:00:00Z") -> dict[str, Any]:
+    return {"id": number, "customer": customer, "amount": amount, "at": at}
+
+
+def test_orders_land_in_the_lake_and_bad_ones_as_dead_letters(
+    spark: Any, broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("orders", "orders-dead")
+    send("orders", order(1), order(2, at="2026-02-01T00:00:00Z"), b"{not json", order(3))
+    folder = go("lake-append.toml")
+    send("orders", order(4))
+    go("lake-append.toml")
+    rows = spark.read.parquet(str(folder / "lake/orders")).orderBy("id").collect()
+    assert [(row.id, str(row.day)) for row in rows] == [
+        (1, "2026-01-31"),
+        (2, "2026-02-01"),
+        (3, "2026-01-31"),
+        (4, "2026-01-31"),
+    ]
+    [letter] = read(broker.bootstrap, "orders-dead", stop_at_end=True, isolation_level="read_committed")
+    headers = dict(letter.headers)
+    assert letter.value == b"{not json"
+    assert (headers["tidelog.topic"], headers["tidelog.pipeline"]) == (b"orders", b"orders-to-lake")
+    assert (headers["tidelog.reason"] or b"").startswith(b"not JSON of the schema")
+    status = read_status(folder / "state/orders-to-lake")
+    assert status is not None
+    assert (status["outcome"], sorted(status["queries"])) == ("done", ["bad-rows", "orders"])
+    assert again.redrive(broker.bootstrap, "orders-dead", None, None) == {"orders": 1}
+    assert again.redrive(broker.bootstrap, "orders-dead", None, None) == {}
+
+
+def test_a_table_keeps_the_newest_row_of_each_key(
+    spark: Any, broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("customers", "customers-dead")
+    send("customers", *((b"%d" % i, {"id": i, "name": f"n{i}", "city": "Brest"}) for i in range(20)))
+    folder = go("lake-upsert.toml")
+    send("customers", (b"3", {"id": 3, "name": "n3", "city": "Dover"}), (b"4", None))
+    go("lake-upsert.toml")
+    rows = lake.current(spark, str(folder / "lake/customers")).orderBy("id").collect()
+    assert [row.id for row in rows] == [i for i in range(20) if i != 4]
+    assert rows[3].city == "Dover"
+    topics("customers-again")
+    assert again.replay_table(broker.bootstrap, folder / "lake/customers", "customers-again", "id") == 19
+
+
+def test_windows_are_counted_into_a_topic(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("orders", "orders-dead", "orders-by-minute")
+    send("orders", order(1, amount=2), order(2, amount=3), order(3, amount=4, at="2026-01-31T12:01:30Z"))
+    go("windowed-counts.toml")
+    found = sorted((row["orders"], row["worth"]) for row in values(broker, "orders-by-minute"))
+    assert found == [(1, 4.0), (2, 5.0)]
+
+
+def test_an_audit_proves_a_topic_whole_or_not(
+    spark: Any, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("audited")
+    send("audited", *((b"a", {"seq": n}) for n in (1, 2, 3, 5, 5, 4)), *((b"b", {"seq": n}) for n in (7, 8)))
+    folder = go("audit.toml")
+    [row] = spark.read.parquet(str(folder / "lake/audit")).collect()
+    assert (row.records, row["keys"], row.gaps, row.missing, row.duplicates, row.out_of_order) == (8, 2, 1, 1, 1, 1)
+    assert row.whole is False
+
+
+@pytest.mark.long
+def test_a_change_log_becomes_the_table_as_it_is(
+    spark: Any, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("db.accounts", "db.accounts-dead")
+    ada, bob = {"id": 1, "owner": "ada", "balance": 5.0}, {"id": 2, "owner": "bob", "balance": 7.0}
+    send("db.accounts", (b"1", {"before": None, "after": ada, "op": "c"}), (b"2", {"after": bob, "op": "c"}))
+    send("db.accounts", (b"1", {"before": ada, "after": {**ada, "balance": 9.0}, "op": "u"}))
+    send("db.accounts", (b"2", {"before": bob, "after": None, "op": "d"}))
+    folder = go("cdc.toml")
+    rows = lake.current(spark, str(folder / "lake/accounts")).collect()
+    assert [(row.id, row.owner, row.balance) for row in rows] == [(1, "ada", 9.0)]
+
+
+@pytest.mark.long
+def test_orders_are_enriched_by_a_table(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path], tmp_path: Path
+) -> None:
+    topics("orders", "orders-dead", "orders-enriched")
+    (tmp_path / "customers.csv").write_text("customer,city\nada,Dover\n")
+    send("orders", order(1), order(2, customer="bob"))
+    go("enrich.toml")
+    assert sorted((row["id"], row["city"]) for row in values(broker, "orders-enriched")) == [(1, "Dover"), (2, None)]
+
+
+@pytest.mark.long
+def test_payments_come_once(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("payments", "payments-dead", "payments-once")
+    paid = {"id": "p1", "order_id": 1, "amount": 2.0, "at": "2026-01-31T12:00:00Z"}
+    send("payments", paid, paid, {**paid, "id": "p2"})
+    go("dedup.toml")
+    send("payments", paid)
+    go("dedup.toml")
+    assert sorted(row["id"] for row in values(broker, "payments-once")) == ["p1", "p2"]
+
+
+@pytest.mark.long
+def test_clicks_become_visits(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("clicks", "clicks-dead", "visits")
+    clicks = [("ada", "12:00"), ("ada", "12:20"), ("ada", "13:30"), ("bob", "19:00")]
+    send("clicks", *({"customer": who, "page": "/", "at": f"2026-01-31T{at}:00Z"} for who, at in clicks))
+    go("sessions.toml")
+    found = sorted((row["customer"], row["pages"]) for row in values(broker, "visits"))
+    assert found == [("ada", 1), ("ada", 2)]  # bob's may go on yet
+
+
+def test_wrong_columns_and_topics_are_found_before_it_runs(
+    spark: Any, broker: Broker, topics: Callable[..., None], tmp_path: Path
+) -> None:
+    topics("orders", "orders-dead", "orders-by-minute")
+    text = (READY / "windowed-counts.toml").read_text()
+    file = tmp_path / "p.toml"
+    for old, new, said in [
+        ("sum(amount)", "sum(amout)", r"p.toml:1[4-6]: .*amout.*"),
+        ('key = "minute"', 'key = "hour"', r"p.toml:24: key: there is no column hour among minute, orders, worth"),
+        ('"at 10 minutes"', '"when 10 minutes"', r"p.toml:9: watermark: there is no column when"),
+        ('topics = ["orders"]', 'topics = ["ordes"]', r"p.toml:6: there is no topic ordes"),
+    ]:
+        file.write_text(text.replace(old, new))
+        with pytest.raises(PipelineError, match=said):
+            check(load(file, broker.bootstrap), spark)
+    file.write_text(text)
+    assert check(load(file, broker.bootstrap), spark)["minutes"] == ["minute", "orders", "worth"]
