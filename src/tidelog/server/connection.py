@@ -260,9 +260,12 @@ class Connection:
             if ready:
                 self._outbox.send_bytes(b"".join(ready) if len(ready) > 1 else ready[0])
                 ready.clear()
-            self._queue(answer)
+            if type(answer) is list and not slots:
+                self._outbox.send_pieces(answer)
+            else:
+                self._queue(answer)
             queued += 1
-            if self._outbox.queue or self._must_wait() or queued >= ANSWERS_A_TURN:
+            if self._outbox.queue or queued >= ANSWERS_A_TURN or (slots and self._must_wait()):
                 self._stop_at(buffer, start, end)
                 return
         if ready:

@@ -42,25 +42,29 @@ class Outbox:
             self._loop.remove_writer(self._sock)
 
     def send(self, answer: Answer) -> None:
-        if answer is None or self._closed:
-            return
         if isinstance(answer, bytes):
             self.send_bytes(answer)
+        elif answer is not None:
+            self.send_pieces(answer)
+
+    def send_pieces(self, answer: list[bytes | Sendable]) -> None:
+        if self._closed:
             return
-        if self.queue:
-            self.queue.extend(answer)
-        elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN and type(answer[2]) is bytes:
+        queue = self.queue
+        if queue:
+            queue.extend(answer)
+        elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN:
             self._send_three(answer)
         else:
-            self.queue.extend(answer)
+            queue.extend(answer)
             self._flush()
 
     def _send_three(self, answer: list[bytes | Sendable]) -> None:
         """The usual small fetch, a slice between two pieces of bytes, in one call and without the queue."""
         head, piece, tail = answer
-        middle = piece if isinstance(piece, bytes) else piece.view()
         assert isinstance(head, bytes)
         assert isinstance(tail, bytes)
+        middle = piece if isinstance(piece, bytes) else piece.view()
         try:
             sent = self._sock.sendmsg((head, middle, tail))
         except BlockingIOError:
@@ -100,7 +104,10 @@ class Outbox:
             while queue:
                 head = queue[0]
                 if isinstance(head, (bytes, memoryview)) or (len(head) < SENDFILE_BYTES_MIN and not self._sent):
-                    self._send_small()
+                    if type(head) is bytes and (len(queue) == 1 or len(queue[1]) >= SENDFILE_BYTES_MIN):
+                        self._send_head(head)
+                    else:
+                        self._send_small()
                 else:
                     count = head.send(self._sock, self._sent)
                     if not count:
@@ -121,6 +128,15 @@ class Outbox:
             self._writing = False
             self._loop.remove_writer(self._sock)
             self._drained()
+
+    def _send_head(self, head: bytes) -> None:
+        """Send what stands alone, or before a large slice."""
+        queue = self.queue
+        sent = self._sock.sendmsg((head,), (), MSG_MORE if len(queue) > 1 else 0)
+        if sent == len(head):
+            queue.popleft()
+        else:
+            queue[0] = memoryview(head)[sent:]
 
     def _send_small(self) -> None:
         """Send what stands at the head of the queue up to the next large slice."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchResponse
@@ -38,12 +38,17 @@ _NO_RECORDS = b"\x01\0"
 _write_max_wait = Struct(">i").pack_into
 
 
-class Way(NamedTuple):
+class Way:
     """What all fetches of the fast path share. `general` answers a whole frame of this connection."""
 
-    node_id: int
-    loop: Loop
-    general: Callable[[Any, memoryview, int, int, int, int, int], Any]
+    __slots__ = ("general", "loop", "node_id")
+
+    def __init__(
+        self, node_id: int, loop: Loop, general: Callable[[Any, memoryview, int, int, int, int, int], Any]
+    ) -> None:
+        self.node_id = node_id
+        self.loop = loop
+        self.general = general
 
 
 class LightFetch:
