@@ -4,7 +4,7 @@ Whether the one before was stopped or killed, the same topics, configs, records 
 idempotent producer goes on without a gap or a double.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,18 +167,20 @@ def apart(now: Any, before: Any, path: str = "") -> Iterator[str]:
 class Folder:
     """A folder that brokers take turns on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are for both of them."""
         self.folder = folder
+        self.settings = dict(settings or {})
 
     @contextmanager
     def tidelog(self, end: str) -> Iterator[str]:
-        with Tidelog(self.folder, {"node.id": "1"}) as broker:
+        with Tidelog(self.folder, {"node.id": "1", **self.settings}) as broker:
             yield broker.bootstrap
             getattr(broker, end)()
 
     @contextmanager
     def kafka(self, end: str) -> Iterator[str]:
-        with ApacheKafka(self.folder, node_id=1) as broker:
+        with ApacheKafka(self.folder, self.settings, node_id=1) as broker:
             yield broker.bootstrap
             getattr(broker, end)()
 
