@@ -6,44 +6,35 @@ import sys
 import traceback
 
 from tidelog.sim.checkers import Violation
-from tidelog.sim.groups import GroupsRun
-from tidelog.sim.scenario import Run
-from tidelog.sim.transactions import TransactionsRun
+from tidelog.sim.scenarios import SCENARIOS, make, of_seed
 from tidelog.sim.world import World
-
-SCENARIOS: dict[str, type[Run] | type[TransactionsRun] | type[GroupsRun]] = {
-    "records": Run,
-    "transactions": TransactionsRun,
-    "groups": GroupsRun,
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tidelog.sim", description="A broker on virtual time, with faults.")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other (default 1)")
-    parser.add_argument("--scenario", choices=SCENARIOS, help="only this one (default: all)")
+    parser.add_argument("--scenario", choices=SCENARIOS, help="this one (default: each seed has its own)")
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.CRITICAL)
     acknowledged = 0
-    chosen = [options.scenario] if options.scenario else list(SCENARIOS)
     for seed in range(options.seed, options.seed + options.seeds):
-        for scenario in chosen:
-            run = SCENARIOS[scenario](seed)
-            try:
-                outcome = run.go()
-            except Exception as error:
-                _report(run.world, scenario, error, trace=options.trace)
-                return 1
-            acknowledged += outcome.acknowledged
-            if options.trace:
-                print(*run.world.trace, sep="\n")
-            if options.seeds == 1:
-                print(
-                    f"seed {seed}: {scenario}: {outcome.acknowledged} records acknowledged, {outcome.fetched} fetched, "
-                    f"{outcome.virtual_s:.1f} virtual seconds, {outcome.events} events, trace {outcome.fingerprint}"
-                )
+        scenario = options.scenario or of_seed(seed)
+        run = make(scenario, seed)
+        try:
+            outcome = run.go()
+        except Exception as error:
+            _report(run.world, scenario, error, trace=options.trace)
+            return 1
+        acknowledged += outcome.acknowledged
+        if options.trace:
+            print(*run.world.trace, sep="\n")
+        if options.seeds == 1:
+            print(
+                f"seed {seed}: {scenario}: {outcome.acknowledged} records acknowledged, {outcome.fetched} fetched, "
+                f"{outcome.virtual_s:.1f} virtual seconds, {outcome.events} events, trace {outcome.fingerprint}"
+            )
     if options.seeds > 1:
         last = options.seed + options.seeds - 1
         print(f"seeds {options.seed} to {last}: every promise was kept; {acknowledged} records were acknowledged")

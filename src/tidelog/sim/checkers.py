@@ -4,6 +4,7 @@ Promised of an offset below the high watermark, as soon as any client was shown 
 acks=all: it holds the same record for ever. Promised of an idempotent producer: each record once, in order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -26,20 +27,27 @@ class PartitionHistory:
     """The greatest low watermark that DeleteRecords answered with: what is below it stays deleted."""
     start_max: int = 0
     """Up to where someone asked to delete records: what is at it or above must stay."""
-    flipped: bool = False
-    """A bit of it was flipped on purpose: a wrong checksum or an error is what is right now."""
+    dates: dict[int, int] = field(default_factory=dict[int, int])
+    """Timestamps of records that were fetched, where retention is watched."""
 
 
 class History:
     """Everything that clients were told.
 
     `powerless` topics count on the page cache (tidelog.durability=os). `forgetful` ones are in memory: their records go
-    with the process, but no offset is ever given twice.
+    with the process, but no offset is ever given twice. `retained_ms`: topics whose records go when they are older; of
+    those with -1, when there are too many.
     """
 
-    def __init__(self, powerless: frozenset[str] = frozenset(), forgetful: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        powerless: frozenset[str] = frozenset(),
+        forgetful: frozenset[str] = frozenset(),
+        retained_ms: Mapping[str, int] | None = None,
+    ) -> None:
         self.powerless = powerless
         self.forgetful = forgetful
+        self.retained_ms = retained_ms or {}
         self.losses = 0
         self._partitions: dict[tuple[str, int], PartitionHistory] = {}
         self.acknowledged = 0
@@ -91,9 +99,19 @@ class History:
         known = self.of(topic, partition)
         if start < floor:
             raise Violation(f"{topic}-{partition} starts at {start}, though records below {floor} were deleted")
-        if start > known.start_max and topic not in self.forgetful:
+        if start > known.start_max and topic not in self.forgetful and topic not in self.retained_ms:
             raise Violation(f"{topic}-{partition} starts at {start}, but nobody deleted beyond {known.start_max}")
         known.end = max(known.end, start)
+
+    def saw_retained(self, topic: str, partition: int, start: int, floor: int, now_ms: int) -> None:
+        """A log start of a topic with retention; `floor` is the greatest that was told when the question was sent."""
+        self.saw_start(topic, partition, start, floor)
+        known, retained_ms = self.of(topic, partition), self.retained_ms[topic]
+        for offset in [offset for offset in known.dates if known.start_max <= offset < start]:
+            age_ms = now_ms - known.dates[offset]
+            if retained_ms >= 0 and age_ms <= retained_ms:
+                raise Violation(f"{topic}-{partition} let go of offset {offset} after {age_ms} ms, not {retained_ms}")
+        known.start = max(known.start, start)
 
     def saw_deleted(self, topic: str, partition: int, low_watermark: int, asked: int) -> None:
         """An answer to DeleteRecords."""
@@ -103,7 +121,9 @@ class History:
 
     def may_be_gone(self, topic: str, partition: int, offset: int) -> bool:
         """Whether it is right that the offset can't be read any more."""
-        return topic in self.forgetful or offset < self.of(topic, partition).start_max
+        if topic in self.forgetful or topic in self.retained_ms:
+            return True
+        return offset < self.of(topic, partition).start_max
 
     def _agree(self, topic: str, partition: int, known: PartitionHistory, offset: int, value: bytes, how: str) -> None:
         before = known.values.setdefault(offset, value)
@@ -116,7 +136,7 @@ class History:
         for (topic, _), known in self._partitions.items():
             if topic in self.powerless:
                 known.values.clear()
-                known.end = 0
+                known.start = known.end = 0  # a log that was forgotten as a whole begins anew
             if topic not in self.forgetful:
                 known.written.clear()
 

@@ -16,15 +16,25 @@ REFUSALS_MAX = 20
 class WholeReader(Client):
     """`values` are those of all records. The batch `damaged` must have a wrong checksum and is passed over.
 
-    `refused` is set where the broker won't serve a damaged partition at all.
+    The history knows the topic as `known_as`. `refused` is set where the broker won't serve a damaged partition at all.
     """
 
     def __init__(
-        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, damaged: BatchHeader | None = None
+        self,
+        place: Place,
+        name: str,
+        random: SimRandom,
+        topic: str,
+        partition: int,
+        damaged: BatchHeader | None = None,
+        *,
+        known_as: str | None = None,
     ) -> None:
         self.topic = topic
+        self._known_as = known_as or topic
         self.partition = partition
         self.values: list[bytes] = []
+        self.bytes = 0
         self.found_damage = False
         self.done = False
         self.refusals = 0
@@ -60,8 +70,8 @@ class WholeReader(Client):
             return
         if self.start < 0:
             self.start = self._position = found.offset
-            floor = self.place.history.of(self.topic, self.partition).start
-            self.place.history.saw_start(self.topic, self.partition, found.offset, floor)
+            floor = self.place.history.of(self._known_as, self.partition).start
+            self.place.history.saw_start(self._known_as, self.partition, found.offset, floor)
         else:
             self._end = found.offset
         self.later(self.connected, 0.0)
@@ -71,6 +81,9 @@ class WholeReader(Client):
         where = f"{self.topic}-{self.partition}"
         if data is None or data.error_code:
             if data is not None and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if self.topic in self.place.history.retained_ms:
+                    self._begin_anew()
+                    return
                 raise Violation(f"{where} ends at {self._end}, but {self._position} is out of range")
             self.refusals += 1
             self.later(self.connected, RETRY_S)
@@ -79,6 +92,12 @@ class WholeReader(Client):
         for header in iterate(buffer):
             self._take(where, buffer, header)
         self.later(self.connected, 0.0 if buffer else RETRY_S)
+
+    def _begin_anew(self) -> None:
+        """Retention was faster."""
+        self.start = self._end = -1
+        self.values, self.bytes = [], 0
+        self.later(self.connected, 0.0)
 
     def _take(self, where: str, buffer: bytes, header: BatchHeader) -> None:
         if self._damaged is not None and header.base_offset == self._damaged.base_offset:
@@ -93,6 +112,7 @@ class WholeReader(Client):
             found = [(record.offset, record.value or b"") for record in records(buffer, header)]
         except KafkaError as error:
             raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
+        self.bytes += header.size
         self.values += [value for offset, value in found if offset >= self._position]
         self._position = header.next_offset
 

@@ -50,8 +50,15 @@ class Outcome:
 class TopicMaker(Client):
     """Creates the topics, again and again until they are there."""
 
-    def __init__(self, world: World, random: SimRandom, topics: Mapping[str, int] = TOPICS) -> None:
+    def __init__(
+        self,
+        world: World,
+        random: SimRandom,
+        topics: Mapping[str, int] = TOPICS,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self.done = False
+        self._settings = settings or {}
         self._topics = [self._topic(random, name, count) for name, count in topics.items()]
         super().__init__(world, "admin", random)
 
@@ -65,6 +72,7 @@ class TopicMaker(Client):
             "tidelog.storage": "memory" if name in FORGETFUL else "disk",
             "tidelog.validate": random.choose(("batch", "batch", "records")),
         }
+        configs |= self._settings.get(name, {})
         return CreatableTopic(
             name=name,
             num_partitions=partitions,

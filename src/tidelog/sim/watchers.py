@@ -76,7 +76,7 @@ class Consumer(Client):
 
     def _got_start(self, response: ListOffsetsResponse) -> None:
         found = response.topics[0].partitions[0]
-        if not found.error_code:
+        if not found.error_code and not (self.outdated and self.topic in self.place.history.powerless):
             self._astray = False
             self._position = found.offset
             self.place.history.saw_start(self.topic, self.partition, found.offset, self._start_floor)
@@ -166,6 +166,28 @@ class OffsetAsker(Client):
         self.later(self.connected, self.random.between(0.02, 0.3))
 
 
+class StartAsker(Client):
+    """Asks where a partition with retention begins: that never falls, and nothing went that was to stay."""
+
+    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        super().__init__(place, name, random)
+
+    def connected(self, connection: ClientConnection) -> None:
+        floor = self.place.history.of(self.topic, self.partition).start
+        request = offsets_request(self.topic, self.partition, -2)
+        connection.ask(request, ListOffsetsResponse, 2, 7, lambda response: self._answered(response, floor))
+
+    def _answered(self, response: ListOffsetsResponse, floor: int) -> None:
+        found = response.topics[0].partitions[0]
+        if not found.error_code:
+            self.place.note(f"{self.topic}-{self.partition} starts at {found.offset}")
+            now_ms = self.place.timeline.now_ms()
+            self.place.history.saw_retained(self.topic, self.partition, found.offset, floor, now_ms)
+        self.later(self.connected, self.random.between(0.01, 0.2))
+
+
 class Deleter(Client):
     """Deletes records from the beginning (DeleteRecords). What it was told is gone stays gone."""
 
@@ -186,6 +208,6 @@ class Deleter(Client):
     def _answered(self, response: DeleteRecordsResponse, offset: int) -> None:
         found = response.topics[0].partitions[0]
         self.place.note(f"{self.name} below {offset}: {found.error_code} {found.low_watermark}")
-        if not found.error_code:
+        if not found.error_code and not (self.outdated and self.topic in self.place.history.powerless):
             self.place.history.saw_deleted(self.topic, self.partition, found.low_watermark, offset)
         self.later(self.connected, self.random.between(0.05, 0.6))

@@ -41,6 +41,11 @@ def make_values(random: SimRandom, producer: str, first: int) -> list[bytes]:
     return [b"%s:%d:%s" % (producer.encode(), number, b"x" * filling) for number in range(first, first + count)]
 
 
+def identity(record: Record) -> bytes:
+    """What a record is known by: a header, if it has one, since a tombstone has no value."""
+    return (record.headers[0][1] if record.headers else record.value) or b""
+
+
 def produce_request(topic: str, partition: int, encoded: bytes, acks: int) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=memoryview(encoded))
     return ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
@@ -112,10 +117,19 @@ class IdempotentProducer(Client):
         if self._made < self._total:
             self.later(lambda _: self._go_on(), self.random.between(0.0, 0.1))
 
+    def make_records(self, first: int) -> list[Record]:
+        """The next ones, numbered from `first` on."""
+        values = make_values(self.random, self.name, first)
+        return [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values]
+
+    def acknowledged(self, batch: Batch) -> None:
+        """A batch is in the log for good."""
+
     def _make(self) -> Batch:
-        values = make_values(self.random, self.name, self._made)
+        made = self.make_records(self._made)
+        values = [identity(record) for record in made]
         encoded = build(
-            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values],
+            made,
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=self._next_sequence,
@@ -142,8 +156,10 @@ class IdempotentProducer(Client):
         if code == ErrorCode.NONE:
             self.place.history.saw_acknowledged(self.topic, self.partition, answer.base_offset, batch.values)
             self._unacknowledged.remove(batch)
+            self.acknowledged(batch)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._unacknowledged.remove(batch)
+            self.acknowledged(batch)
         else:
             if batch is self._unacknowledged[0] and code in FATAL:
                 raise Violation(

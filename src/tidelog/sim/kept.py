@@ -1,0 +1,103 @@
+"""A run with records that are let go: by age (`brook`), size (`pond`), DeleteRecords (`lake`), from memory (`mist`).
+
+`lake` counts on the page cache. Consumers with fetch sessions follow all of them, named.
+"""
+
+from tidelog.sim.checkers import History, Violation
+from tidelog.sim.faults import FAULTS
+from tidelog.sim.random import SimRandom
+from tidelog.sim.reader import WholeReader
+from tidelog.sim.sessions import Followed, SessionConsumer
+from tidelog.sim.voyage import Voyage
+from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker, StartAsker
+from tidelog.sim.workloads import IdempotentProducer, PlainProducer
+
+TOPICS = {"brook": 1, "pond": 2, "lake": 1, "mist": 1}
+POND_BYTES = 80_000
+SLACK_BYTES = 40_000
+"""What may have been in the log when its beginning went, and was cut off since: never acknowledged."""
+MIST_BYTES = 300_000
+
+
+class KeptRun(Voyage):
+    def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
+        random = SimRandom(seed).fork("kept settings")
+        self._brook_ms = random.choose((300, 1000, 3000))
+        history = History(frozenset(("lake",)), frozenset(("mist",)), {"brook": self._brook_ms, "pond": -1})
+        settings = {"log.retention.check.interval.ms": str(random.choose((20, 100, 300)))}
+        super().__init__(seed, "kept", history, settings, faults)
+        self._idempotent: list[IdempotentProducer] = []
+        self._plain: list[PlainProducer] = []
+        self._sessions: list[SessionConsumer] = []
+
+    def begin(self) -> None:
+        random = self.random.fork("segments")
+        small = {"file.delete.delay.ms": random.choose(("0", "200", "60000"))}
+        self.make_topics(
+            TOPICS,
+            {
+                "brook": {**small, "internal.segment.bytes": "16000", "retention.ms": str(self._brook_ms)},
+                "pond": {**small, "internal.segment.bytes": "20000", "retention.bytes": str(POND_BYTES)},
+                "lake": {**small, "internal.segment.bytes": "20000", "tidelog.durability": "os"},
+                "mist": {"tidelog.storage": "memory", "retention.bytes": str(MIST_BYTES)},
+            },
+        )
+        self._send_producers()
+        for topic in ("brook", "pond"):
+            for partition in range(TOPICS[topic]):
+                name = f"asks where {topic}-{partition} starts"
+                self.clients.append(StartAsker(self.world, name, self.random.fork(name), topic, partition))
+        for topic, count in TOPICS.items():
+            for partition in range(count):
+                self._watch(topic, partition)
+        for topic in ("lake", "mist"):
+            self.clients.append(Deleter(self.world, f"deletes {topic}", self.random.fork(f"d{topic}"), topic, 0))
+        for number, version in enumerate((7, 11, 12)):
+            name = f"session{number}"
+            followed = [Followed(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+            self._sessions.append(SessionConsumer(self.world, name, self.random.fork(name), followed, version))
+        self.clients += self._sessions
+
+    def _send_producers(self) -> None:
+        for topic, partition in (("brook", 0), ("pond", 0), ("pond", 1)):
+            name = f"sure{topic}{partition}"
+            total = self.random.random_int(100, 400)
+            random = self.random.fork(name)
+            self._idempotent.append(IdempotentProducer(self.world, name, random, topic, partition, total))
+        for topic, acks in (("brook", 1), ("pond", 0), ("lake", 1), ("mist", 1)):
+            name = f"plain{topic}"
+            self._plain.append(PlainProducer(self.world, name, self.random.fork(name), topic, 0, acks))
+        self.clients += (*self._idempotent, *self._plain)
+
+    def _watch(self, topic: str, partition: int) -> None:
+        name = f"{topic}-{partition}"
+        self.clients.append(Consumer(self.world, f"reads {name}", self.random.fork(f"c{name}"), topic, partition))
+        if topic not in ("brook", "pond"):
+            self.clients.append(OffsetAsker(self.world, f"asks {name}", self.random.fork(f"o{name}"), topic, partition))
+
+    def finish(self) -> None:
+        """Everyone is done, and whoever has a session has seen the ends."""
+        for producer in self._plain:
+            producer.stopped = True
+        self.wait(lambda: all(producer.done for producer in self._idempotent), "idempotent producers to finish")
+        self.rest(0.5)
+        history = self.world.history
+        ends = {place: history.of(*place).end for place in history.partitions()}
+        self.wait(lambda: all(each.caught_up(ends) for each in self._sessions), "fetch sessions to see it all")
+
+    def account(self) -> None:
+        for topic, count in TOPICS.items():
+            for partition in range(count if topic != "mist" else 0):
+                reader = self._read(topic, partition)
+                self.world.history.check_whole(topic, partition, reader.start, reader.values)
+                where = f"{topic}-{partition}"
+                self.world.note(f"{where} holds {len(reader.values)} records from {reader.start} on")
+                if topic == "pond" and reader.start and reader.bytes < POND_BYTES - SLACK_BYTES:
+                    raise Violation(f"{where} was let go of down to {reader.bytes} bytes; {POND_BYTES} are kept")
+
+    def _read(self, topic: str, partition: int) -> WholeReader:
+        random = self.random.fork(f"read {self.world.timeline.events}")
+        reader = WholeReader(self.world, f"whole {topic}-{partition}", random, topic, partition)
+        self.wait(lambda: reader.done, f"{topic}-{partition} to be read")
+        reader.loop.kill()
+        return reader

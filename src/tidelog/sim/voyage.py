@@ -1,0 +1,88 @@
+"""The course of a run that most scenarios share: topics, clients, faults; then peace, and twice an account of all.
+
+The second account is taken after a clean stop and a power loss.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from tidelog.sim.actor import Client
+from tidelog.sim.checkers import History, Violation
+from tidelog.sim.faults import FAULTS, Faults
+from tidelog.sim.scenario import Outcome, TopicMaker
+from tidelog.sim.world import DATA, World
+
+PEACE_S_MAX = 30.0
+SETTINGS = {
+    "log.dirs": DATA,
+    "listeners": "PLAINTEXT://localhost:9092",
+    "node.id": "1",
+    "log.flush.offset.checkpoint.interval.ms": "300",
+    "log.initial.task.delay.ms": "100",
+}
+
+
+class Voyage(ABC):
+    """A run from a seed. What it is about is in its subclass; `clients` are all who go home before the account."""
+
+    def __init__(
+        self,
+        seed: int,
+        name: str,
+        history: History,
+        settings: Mapping[str, str],
+        faults: tuple[tuple[str, float], ...] = FAULTS,
+    ) -> None:
+        self._faults = faults
+        self.world = World(seed, {**SETTINGS, **settings}, history)
+        self.random = self.world.random.fork(name)
+        self.clients: list[Client] = []
+
+    def go(self) -> Outcome:
+        world = self.world
+        world.start_and_wait()
+        self.begin()
+        faults = Faults(world, self.random.fork("faults"), self.random.random_int(2, 7), self._faults)
+        self.wait(lambda: faults.over, "the faults to be over")
+        world.note("peace")
+        self.finish()
+        for client in self.clients:
+            client.loop.kill()
+        self.account()
+        world.stop_and_wait()
+        world.lose_power()
+        world.start_and_wait()
+        self.account()
+        return Outcome(
+            world.seed,
+            world.fingerprint(),
+            world.history.acknowledged,
+            world.history.fetched,
+            world.timeline.now,
+            world.timeline.events,
+            tuple(world.trace),
+        )
+
+    def make_topics(self, topics: Mapping[str, int], settings: Mapping[str, Mapping[str, str]]) -> None:
+        maker = TopicMaker(self.world, self.random.fork("topics"), topics, settings)
+        self.wait(lambda: maker.done, "the topics to be made")
+        maker.loop.kill()
+
+    def wait(self, done: Callable[[], bool], what: str) -> None:
+        if not self.world.timeline.run_until(done, self.world.timeline.now + PEACE_S_MAX):
+            raise Violation(f"waited {PEACE_S_MAX} s for {what}")
+
+    def rest(self, seconds: float) -> None:
+        self.world.timeline.run_until(lambda: False, self.world.timeline.now + seconds)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Make the topics, send the clients out; soon the faults come."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Nothing goes wrong any more: have everyone come to an end."""
+
+    @abstractmethod
+    def account(self) -> None:
+        """Read everything, and compare it with what was promised."""
