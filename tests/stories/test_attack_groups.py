@@ -97,6 +97,20 @@ def test_a_commit_that_no_batch_holds_is_refused_before_it_is_made() -> None:
     assert commit(broker, {0: 1}) == {0}
 
 
+def test_a_large_expression_and_long_names_hold_up_nobody() -> None:
+    """Each of the names keeps all of the expression's alternatives alive to its end."""
+    port = Port()
+    for number in range(300):
+        port.topic("".join("ab"[number * 7919 >> place % 13 & 1] for place in range(240)) + f"-{number}", 1)
+    alternatives = "|".join(f"(?:a|b)*a(?:a|b){{{count}}}" for count in range(1, 90))
+    first = {"rebalance_timeout_ms": 5_000, "subscribed_topic_regex": f"(?:{alternatives})c", "topic_partitions": []}
+    joining = {"group_id": GROUP, "member_id": "a", "member_epoch": 0, **first}
+    asked = ask_in_time(port.harbour, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
+    assert asked.response.error_code == 0
+    beat = {"group_id": GROUP, "member_id": "a", "member_epoch": asked.response.member_epoch}
+    ask_in_time(port.harbour, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
+
+
 def test_a_group_that_nobody_joins_in_no_time_at_all_does_not_spin() -> None:
     broker = harbour(SETTINGS)
     first = join(broker, instance="a", group="crew")

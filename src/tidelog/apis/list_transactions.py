@@ -17,21 +17,27 @@ from tidelog.wire.messages.list_transactions import (
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
+    from tidelog.coordinator.txn.state import Transaction
+    from tidelog.env.promise import Promise
 
 
-def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(context: Context, request: ListTransactionsRequest) -> Promise[ListTransactionsResponse]:
     filters = wanted(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
-    now_ms = context.services.env.clock.now_ms()
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown_statuses(request.state_filters),
-        transaction_states=[
-            TransactionState(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=NAMES[transaction.status],
-            )
-            for transaction in listed(context.services.transactions.shards, filters, now_ms)
-        ],
+    env = context.services.env
+    found = listed(context.services.transactions.shards, filters, env.clock.now_ms(), env.loop.call_soon)
+    return found.map(
+        lambda transactions: ListTransactionsResponse(
+            unknown_state_filters=unknown_statuses(request.state_filters),
+            transaction_states=[_told(transaction) for transaction in transactions],
+        )
+    )
+
+
+def _told(transaction: Transaction) -> TransactionState:
+    return TransactionState(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=NAMES[transaction.status],
     )

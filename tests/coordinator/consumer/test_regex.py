@@ -3,7 +3,9 @@
 import pytest
 
 from tests.coordinator.consumer.crew import Crew, owned, told
-from tidelog.coordinator.group.consumer.regex import REGEX_CHARACTERS_MAX, REMEMBERED_MAX, Matches, check_regex
+from tidelog.coordinator.group.consumer import progress, regex
+from tidelog.coordinator.group.consumer.regex import Matches, Room, check_regex
+from tidelog.coordinator.patterns import CHARACTERS_MAX
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 
@@ -13,31 +15,40 @@ def names(*topics: str) -> dict[str, object]:
 
 def test_the_whole_name_must_match() -> None:
     topics = names("tides", "tides-low", "tide")
-    assert Matches().of("tide", topics) == {"tide"}
-    assert Matches().of("tides.*", topics) == {"tides", "tides-low"}
-    assert Matches().of("", topics) == frozenset()
+    assert Matches().of("tide", topics, Room()) == {"tide"}
+    assert Matches().of("tides.*", topics, Room()) == {"tides", "tides-low"}
+    assert Matches().of("", topics, Room()) == frozenset()
 
 
 def test_topics_that_come_and_go_are_noticed() -> None:
     matches = Matches()
-    assert matches.of("t.*", names("tides", "winds")) == {"tides"}
-    assert matches.of("t.*", names("tides", "winds", "trade")) == {"tides", "trade"}
-    assert matches.of("t.*", names("winds", "trade")) == {"trade"}
+    assert matches.of("t.*", names("tides", "winds"), Room()) == {"tides"}
+    assert matches.of("t.*", names("tides", "winds", "trade"), Room()) == {"tides", "trade"}
+    assert matches.of("t.*", names("winds", "trade"), Room()) == {"trade"}
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     matches = Matches()
     topics = names("tides")
-    for number in range(REMEMBERED_MAX + 10):
-        matches.of(f"t.{{{number % 100}}}|{number}", topics)
-    assert len(matches._known) == REMEMBERED_MAX
-    assert matches.of("t.*", topics) == {"tides"}
+    monkeypatch.setattr(regex, "REMEMBERED_MAX", 20)
+    for number in range(30):
+        matches.of(f"t.{{{number % 100}}}|{number}", topics, Room())
+    assert len(matches._known) == 20
+    monkeypatch.setattr(regex, "NAMES_REMEMBERED_MAX", 5)
+    assert matches.of(".*", names(*"abcd"), Room()) == set("abcd")
+    assert len(matches._known) == 20, "one of them matched nothing"
+    assert matches.of(".+", names(*"abcd"), Room()) == set("abcd")
+    assert len(matches._known) == 1
+    assert matches.of("t.*", topics, Room()) == {"tides"}
 
 
-@pytest.mark.parametrize("regex", ["(", "a{1001}", "(?<=a)b", r"(a)\1", "\udc80", "a" * (REGEX_CHARACTERS_MAX + 1)])
-def test_what_re2_does_not_take(regex: str) -> None:
+@pytest.mark.parametrize(
+    "expression",
+    ["((a{0,99}b{0,99}){0,9}){0,9}", "(", "a{1001}", "(?<=a)b", r"(a)\1", "\udc80", "a" * (CHARACTERS_MAX + 1)],
+)
+def test_what_re2_does_not_take(expression: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        check_regex(regex)
+        check_regex(expression)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(refused.value.message or "") < 1000
 
@@ -45,11 +56,11 @@ def test_what_re2_does_not_take(regex: str) -> None:
 def test_an_expression_that_hangs_other_engines_does_not_here() -> None:
     """It takes `re` longer than the universe is old."""
     check_regex("(a*)*b")
-    assert Matches().of("(a*)*b", names("a" * 200)) == frozenset()
+    assert Matches().of("(a*)*b", names("a" * 200), Room()) == frozenset()
 
 
 def test_an_expression_that_was_taken_by_another_version_matches_nothing() -> None:
-    assert Matches().of("(", names("tides")) == frozenset()
+    assert Matches().of("(", names("tides"), Room()) == frozenset()
 
 
 def test_an_expression_that_matches_nothing_starts_no_rebalance() -> None:
@@ -83,3 +94,37 @@ def test_a_refresh_writes_only_what_changed() -> None:
     assert [entry.key.regular_expression for entry in crew.written if hasattr(entry.key, "regular_expression")] == [
         "w.*"
     ]
+
+
+def test_what_is_too_much_for_one_look_is_found_in_several() -> None:
+    matches, topics = Matches(), names(*(f"tides-{number}" for number in range(100)), "winds")
+    looks = 1
+    while (found := matches.of("tides.*", topics, Room(2000))) is None:
+        looks += 1
+    assert found == topics.keys() - {"winds"}
+    assert looks > 10
+    assert matches.of("tides.*", topics, Room(51)) == found, "it is known now"
+
+
+def test_topics_that_change_in_the_middle_of_a_look_are_all_looked_at() -> None:
+    matches = Matches()
+    before = names(*(f"t{number}" for number in range(1000)))
+    assert matches.of("t.*", before, Room(50_000)) is None
+    after = names("tides", "winds", "trends")
+    assert matches.of("t.*", after, Room()) == {"tides", "trends"}
+
+
+def test_a_group_whose_expressions_take_several_looks_has_its_partitions_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crew = Crew({f"tides-{number}": 1 for number in range(40)})
+    monkeypatch.setattr(progress, "Room", lambda: Room(9000))
+    monkeypatch.setattr(progress, "MATCHES", Matches())
+    answer = crew.join("a", subscribed_topic_regex="tides-[0-9]*")
+    assert told(answer) == {}
+    crew.refresh_regexes = True  # as where one isn't resolved yet
+    for _ in range(20):
+        answer = crew.beat("a", answer.member_epoch, topic_partitions=[])
+        if told(answer):
+            break
+    assert len(told(answer) or {}) == 40

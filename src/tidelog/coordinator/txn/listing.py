@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.coordinator.patterns import COST_AT_ONCE, PatternError, compiled, cost
 from tidelog.coordinator.txn.state import NAMES, Status, Transaction
+from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ class Wanted(NamedTuple):
     statuses: frozenset[Status] | None
     producer_ids: frozenset[int]
     longer_than_ms: int
-    matches: Callable[[str], bool] | None
+    expression: Any | None
+    """RE2's, of the id."""
 
 
 def unknown_statuses(names: Iterable[str]) -> list[str]:
@@ -33,29 +35,49 @@ def unknown_statuses(names: Iterable[str]) -> list[str]:
 def wanted(names: list[str], producer_ids: list[int], longer_than_ms: int, pattern: str | None) -> Wanted:
     """Raises INVALID_REGULAR_EXPRESSION."""
     statuses = frozenset(STATUSES[name] for name in names if name in STATUSES) if names else None
-    return Wanted(statuses, frozenset(producer_ids), longer_than_ms, _matcher(pattern) if pattern else None)
-
-
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """RE2: a pattern comes from whoever asks, and must not hold the loop."""
-    re2: Any = import_module("re2")
-    options = re2.Options()
-    options.log_errors = False
     try:
-        compiled = re2.compile(pattern, options=options)
-    except re2.error as error:
+        expression = compiled(pattern) if pattern else None
+    except PatternError as error:
         raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} is no regular expression of RE2: {error}"
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"the pattern is no regular expression of RE2: {error}"
         ) from None
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+    return Wanted(statuses, frozenset(producer_ids), longer_than_ms, expression)
 
 
-def listed(shards: TransactionShards, wanted: Wanted, now_ms: int) -> Iterator[Transaction]:
-    """Raises COORDINATOR_LOAD_IN_PROGRESS while a partition is being read."""
+def listed(
+    shards: TransactionShards, wanted: Wanted, now_ms: int, later: Callable[[Callable[[], None]], object]
+) -> Promise[list[Transaction]]:
+    """Fails with COORDINATOR_LOAD_IN_PROGRESS while a partition is being read.
+
+    Where matching takes long it is done a piece at a time, and `later` calls for the next.
+    """
+    found: list[Transaction] = []
+    answer: Promise[list[Transaction]] = Promise()
+    transactions = _every(shards)
+
+    def go_on() -> None:
+        left = COST_AT_ONCE
+        try:
+            for transaction in transactions:
+                if _passes(transaction, wanted, now_ms):
+                    found.append(transaction)
+                if wanted.expression is not None:
+                    left -= cost(wanted.expression, transaction.transactional_id)
+                    if left <= 0:
+                        later(go_on)
+                        return
+        except KafkaError as error:
+            answer.fail(error)
+        else:
+            answer.resolve(found)
+
+    go_on()
+    return answer
+
+
+def _every(shards: TransactionShards) -> Iterator[Transaction]:
     for shard in shards.all():
-        for transaction in shard.state.transactions.values():
-            if _passes(transaction, wanted, now_ms):
-                yield transaction
+        yield from shard.state.transactions.values()
 
 
 def _passes(transaction: Transaction, wanted: Wanted, now_ms: int) -> bool:
@@ -63,8 +85,12 @@ def _passes(transaction: Transaction, wanted: Wanted, now_ms: int) -> bool:
         (wanted.statuses is None or transaction.status in wanted.statuses)
         and (not wanted.producer_ids or transaction.producer_id in wanted.producer_ids)
         and (wanted.longer_than_ms < 0 or now_ms - transaction.start_ms > wanted.longer_than_ms)
-        and (wanted.matches is None or wanted.matches(transaction.transactional_id))
+        and (wanted.expression is None or _matches(wanted.expression, transaction.transactional_id))
     )
+
+
+def _matches(expression: Any, transactional_id: str) -> bool:
+    return expression.fullmatch(transactional_id.encode(errors="surrogatepass")) is not None
 
 
 def described(shards: TransactionShards, transactional_id: str) -> Transaction:

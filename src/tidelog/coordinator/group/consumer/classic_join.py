@@ -28,6 +28,7 @@ class Joined(NamedTuple):
     response: JoinGroupResponse
     member: Member | None = None
     compared: bool = False
+    resolved: bool = True
     downgrade: Downgrade | None = None
 
 
@@ -65,7 +66,7 @@ def join(
         return made.entries, Joined(response, downgrade=made)
     step = advance(group, found, after, as_owned(said.owned, scene.image), scene)
     response.generation_id = step.member.epoch
-    return step.entries, Joined(response, step.member, step.compared)
+    return step.entries, Joined(response, step.member, step.compared, step.resolved)
 
 
 def replaced(group: ConsumerGroup, former: Member, joining: Member) -> ConsumerGroup:

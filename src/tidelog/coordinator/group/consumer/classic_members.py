@@ -72,7 +72,7 @@ def join(
         install(coordinator, shard, made.downgrade.live, why, rebalance=group.epoch > group.target_epoch)
         return _joined_there(coordinator, promise, request, version, caller)
     if made.member is not None:
-        looked_at(live, scene, compared=made.compared)
+        looked_at(live, scene, compared=made.compared, resolved=made.resolved)
         deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
         deadlines.join_s = NEVER
         deadlines.sync_s = shard.clock.monotonic() + request.rebalance_timeout_ms / 1000

@@ -27,6 +27,7 @@ class Beat(NamedTuple):
     member: Member
     compared: bool
     moved: bool
+    resolved: bool
 
 
 def heartbeat(
@@ -52,7 +53,7 @@ def heartbeat(
         or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
-    return step.entries, Beat(response, step.member, step.compared, step.moved)
+    return step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

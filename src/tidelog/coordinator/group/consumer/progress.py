@@ -17,7 +17,7 @@ from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer import entries as records
 from tidelog.coordinator.group.consumer.membership import Found
 from tidelog.coordinator.group.consumer.reconcile import Owned, reconcile
-from tidelog.coordinator.group.consumer.regex import MATCHES, check_regex
+from tidelog.coordinator.group.consumer.regex import MATCHES, Room, check_regex
 from tidelog.coordinator.group.consumer.state import (
     NO_SUBSCRIPTION,
     NOTHING,
@@ -53,6 +53,8 @@ class Step(NamedTuple):
     """Whether the topics' hash was compared with the image."""
     moved: bool
     """Whether the member took a step."""
+    resolved: bool
+    """Whether all expressions are; else the next heartbeat goes on with them."""
 
 
 class _Subscribed(NamedTuple):
@@ -62,6 +64,8 @@ class _Subscribed(NamedTuple):
     resolved: Map[str, Resolved]
     changed: bool
     """Topics came or went by it: the group epoch must grow."""
+    complete: bool = True
+    """All expressions are resolved."""
 
 
 def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, scene: Scene) -> Step:
@@ -95,7 +99,7 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
         if stepped is not after:
             entries.append(records.current_entry(group.id, stepped))
             after, moved = stepped, True
-    return Step(entries, after, compared, moved)
+    return Step(entries, after, compared, moved, subscribed.complete)
 
 
 def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Entry]:
@@ -123,17 +127,20 @@ def _subscribe(
         if former.regex and former.regex not in wanted:
             entries.append(records.regex_gone(group.id, former.regex))
             resolved = resolved.delete(former.regex) if former.regex in resolved else resolved
+    room, complete = Room(), True
     for regex in sorted(wanted):
         known = resolved.get(regex)
         if known is not None and not scene.refresh_regexes:
             continue
-        topics = MATCHES.of(regex, scene.image.topics)
-        if known is None or known.topics != topics:
+        topics = MATCHES.of(regex, scene.image.topics, room)
+        if topics is None:
+            complete = False
+        elif known is None or known.topics != topics:
             found = Resolved(topics, scene.image.offset, scene.now_ms)
             entries.append(records.regex_entry(group.id, regex, found))
             resolved = resolved.set(regex, found)
             changed |= known is not None or bool(topics)
-    return _Subscribed(counts, resolved, changed)
+    return _Subscribed(counts, resolved, changed, complete)
 
 
 def counted(

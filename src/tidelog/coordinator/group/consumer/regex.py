@@ -1,74 +1,123 @@
 """Subscriptions by regular expression: RE2's, matched against whole topic names.
 
-RE2 takes time linear in what it reads, whatever the expression; its length and the size of its program are bounded
-here. What an expression matches is remembered, so that when topics come and go only the new names are looked at.
+What an expression matches is remembered, so that when topics come and go only the new names are looked at. Where there
+are too many of them for one turn of the loop, the next heartbeat goes on where this one left off.
 """
 
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidelog.coordinator.patterns import COST_AT_ONCE, PatternError, compiled, cost
 from tidelog.wire.errors import ErrorCode, KafkaError
 
-REGEX_CHARACTERS_MAX = 4000
-PROGRAM_BYTES_MAX = 1 << 20
-REMEMBERED_MAX = 256
+REMEMBERED_MAX = 10_000
 """Expressions whose matches are remembered, of all groups."""
+NAMES_REMEMBERED_MAX = 1_000_000
+"""Names that these matched, in all."""
+_TOLD_MAX = 100
+_UNCHANGED_COST = 50
+_COMPILING_COST = 500
 
 
 def check_regex(regex: str) -> None:
     """INVALID_REGULAR_EXPRESSION where RE2 doesn't take it, or it is too large."""
-    _compiled(regex)
-
-
-def _compiled(regex: str) -> Any:
-    if len(regex) > REGEX_CHARACTERS_MAX:
-        raise _invalid(regex[:100] + "...", f"it is longer than {REGEX_CHARACTERS_MAX} characters")
-    re2: Any = import_module("re2")  # when it is first needed: few brokers ever see an expression
-    options = re2.Options()
-    options.max_mem = PROGRAM_BYTES_MAX
-    options.log_errors = False
-    options.never_capture = True
     try:
-        return re2.compile(regex.encode(), options)
-    except re2.error as error:
-        reason = error.args[0]
-        raise _invalid(regex, reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
-    except UnicodeEncodeError as error:
-        raise _invalid(ascii(regex), "it isn't valid text") from error
+        compiled(regex)
+    except PatternError as error:
+        told = ascii(regex[:_TOLD_MAX])[1:-1] + "..." if len(regex) > _TOLD_MAX or not regex.isprintable() else regex
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{told}` is not a valid regular expression: {error}.",
+        ) from error
 
 
-def _invalid(regex: str, reason: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
-    )
+class Room:
+    """What one decision may spend on matching."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = COST_AT_ONCE) -> None:
+        self.left = left
+
+
+class _Known:
+    """What one expression matches among `topics`; `names` of them are still to be looked at."""
+
+    __slots__ = ("expression", "matched", "names", "topics")
+
+    def __init__(self, expression: Any) -> None:
+        self.expression = expression
+        self.topics: Mapping[str, object] = {}
+        self.matched: frozenset[str] = frozenset()
+        self.names: Iterator[str] | None = None
+
+    def turn_to(self, topics: Mapping[str, object]) -> None:
+        """Other topics: what came is to be looked at, and all where the last look wasn't over."""
+        if self.names is None:
+            self.matched = frozenset(self.matched & topics.keys())
+            self.names = iter(topics.keys() - self.topics.keys())
+        else:
+            self.matched, self.names = frozenset(), iter(topics)
+        self.topics = topics
+
+    def look(self, room: Room) -> bool:
+        """Go on looking; whether that is over."""
+        if self.names is None:
+            return True
+        found: list[str] = []
+        matches = self.expression.fullmatch
+        while room.left > 0:
+            name = next(self.names, None)
+            if name is None:
+                self.names = None
+                break
+            room.left -= cost(self.expression, name)
+            if matches(name.encode()):
+                found.append(name)
+        self.matched |= frozenset(found)
+        return self.names is None
 
 
 class Matches:
     """What expressions match, remembered together with the names that were looked at."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_names")
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Mapping[str, object], frozenset[str]]] = {}
+        self._known: dict[str, _Known] = {}
+        self._names = 0
 
-    def of(self, regex: str, topics: Mapping[str, object]) -> frozenset[str]:
-        """The topics that it matches; none where it isn't an expression any more (another version took it)."""
-        seen, matched = self._known.pop(regex, ({}, frozenset[str]()))
-        if seen is not topics:
-            matched = frozenset(matched & topics.keys()) | self._among(regex, topics.keys() - seen.keys())
-        self._known[regex] = topics, matched
-        if len(self._known) > REMEMBERED_MAX:
-            del self._known[next(iter(self._known))]
-        return matched
+    def of(self, regex: str, topics: Mapping[str, object], room: Room) -> frozenset[str] | None:
+        """The topics that it matches; None where there is no room left to find out: ask again.
 
-    def _among(self, regex: str, names: Iterable[str]) -> frozenset[str]:
-        try:
-            matches = _compiled(regex).fullmatch
-        except KafkaError:
-            return frozenset()
-        return frozenset(name for name in names if matches(name.encode()))
+        An expression that isn't one any more (another version took it) matches none.
+        """
+        room.left -= _UNCHANGED_COST
+        known = self._known.get(regex)
+        if room.left <= 0 and (known is None or known.topics is not topics):
+            return None
+        known = self._known.pop(regex, None)
+        if known is None:
+            try:
+                known = _Known(compiled(regex))
+            except PatternError:
+                return frozenset()
+            room.left -= known.expression.programsize * _COMPILING_COST
+        else:
+            self._names -= len(known.matched)
+        if known.topics is not topics:
+            room.left -= len(topics)
+            known.turn_to(topics)
+        is_over = known.look(room)
+        self._remember(regex, known)
+        return known.matched if is_over else None
+
+    def _remember(self, regex: str, known: _Known) -> None:
+        self._known[regex] = known
+        self._names += len(known.matched)
+        while len(self._known) > REMEMBERED_MAX or (self._names > NAMES_REMEMBERED_MAX and len(self._known) > 1):
+            oldest = next(iter(self._known))
+            self._names -= len(self._known.pop(oldest).matched)
 
 
 MATCHES = Matches()

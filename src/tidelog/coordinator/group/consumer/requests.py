@@ -62,7 +62,7 @@ def beat(
 
     promise = shard.submit(decide)
     if promise.error is None and scene is not None and made is not None:
-        looked_at(live, scene, compared=made.compared)
+        looked_at(live, scene, compared=made.compared, resolved=made.resolved)
         if classic is not None:
             _take_over(coordinator, shard, live, classic)
         heard_of(coordinator, shard, group_id, live, made.member, scene.terms.session_timeout_ms, moved=made.moved)

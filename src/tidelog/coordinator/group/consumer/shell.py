@@ -75,11 +75,11 @@ def _regexes_are_due(
     return live.regexes_topics is not image.topics or now_ms > last_ms + terms.regex_refresh_interval_ms
 
 
-def looked_at(live: LiveConsumerGroup, scene: Scene, *, compared: bool) -> None:
+def looked_at(live: LiveConsumerGroup, scene: Scene, *, compared: bool, resolved: bool) -> None:
     """The decision that saw this scene was taken."""
     if compared:
         live.topics, live.brokers = scene.image.topics, scene.image.brokers
-    if scene.refresh_regexes:
+    if scene.refresh_regexes and resolved:
         live.regexes_topics, live.regexes_ms = scene.image.topics, scene.now_ms
 
 
