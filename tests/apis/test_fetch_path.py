@@ -7,7 +7,7 @@ import struct
 from functools import cache, partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker
@@ -258,10 +258,15 @@ waits = st.fixed_dictionaries(
         "isolation_level": st.sampled_from([0, 1]),
     }
 )
+FEW_BYTES = {"max_wait_ms": 100, "max_bytes": 1 << 20, "isolation_level": 1}
 parks = st.tuples(waits, st.lists(st.tuples(names, indexes), min_size=1, max_size=4))
 
 
 @settings(max_examples=80, deadline=None)
+@example(  # aborted, but too little to be answered with
+    parked=[({**FEW_BYTES, "min_bytes": 1}, [("t", 0)]), ({**FEW_BYTES, "min_bytes": 200}, [("t", 0)])],
+    happened=[(partial(transact, commit=False), "t", 0, 1)],
+)
 @given(st.lists(parks, min_size=1, max_size=3), st.lists(events, max_size=6))
 def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
     parked: list[tuple[dict[str, Any], list[tuple[str, int]]]], happened: list[tuple[Any, ...]]

@@ -102,7 +102,7 @@ class LightFetch:
         """The answer; None where it is worth waiting; NotImplemented where it is the general way's."""
         node_id, committed = self._way.node_id, self._committed
         budget, found, at_least_one = self._limit, 0, True
-        aborted = 1 if committed else 0  # an empty list, or none
+        aborted, usual = 1 if committed else 0, True  # an empty list, or none
         pieces: list[Any] = []
         plain = bytearray()
         plain += uvarint(len(self._topics) + 1)
@@ -120,7 +120,7 @@ class LightFetch:
                     if not (start <= end <= offset <= stored.log_end and stored.offline is None):
                         piece = stored.read(offset, min(bytes_max, budget), end, at_least_one=at_least_one)
                     if piece is not None and committed and stored.has_aborted and stored.aborted(offset, piece):
-                        return NotImplemented
+                        usual = False
                 except KafkaError:
                     return NotImplemented
                 plain += write_partition(index, 0, high_watermark, stable, start, aborted, -1)
@@ -138,6 +138,8 @@ class LightFetch:
             plain.append(0)
         if found < self._min_bytes and not at_once:
             return None
+        if not usual:
+            return NotImplemented
         plain.append(0)
         pieces.append(bytes(plain))
         size = found + sum(map(len, pieces[::2]))
