@@ -7,11 +7,13 @@ from tests.batches import Producer
 from tests.log.keyed import clean, compacted, end, put, roll
 from tests.log.shore import ROOT, TOPIC_ID, CountingDisk, Shore, append, values
 
+from tidelog.env.promise import Promise
 from tidelog.log import flush
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.random import SimRandom
 from tidelog.wire.batch import iterate
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
 NEXT_ID = bytes(15) + b"\x01"
@@ -316,3 +318,62 @@ def test_segments_that_were_truncated_away_do_not_come_back_beside_what_took_the
         log = sim.log(**SMALL)
         assert (log.offline, values(log)) == (None, expected)
         assert log.log_end > end_before
+
+
+class Stopper:
+    """Stops the store as soon as something is durable, as whoever waited for that may do."""
+
+    def __init__(self, shore: Shore) -> None:
+        self._shore = shore
+        self.stopped: Promise[None] | None = None
+
+    def durable_advanced(self, log: Log) -> None:
+        self.stopped = self.stopped or self._shore.store.stop()
+
+    def went_offline(self, log: Log) -> None: ...
+
+
+def test_a_stop_that_begins_while_note_is_taken_of_a_flush_saves_its_recovery_point(shore: Shore) -> None:
+    log = shore.log()
+    append(log, b"a")
+    shore.flush(log)
+    append(log, b"b")
+    stopper = log.listener = Stopper(shore)
+    shore.store.flush_soon(log)
+    shore.run(lambda: stopper.stopped is not None and stopper.stopped.done)
+    shore.loop.kill()
+    shore.start()
+    assert values(shore.log()) == [(0, b"a"), (1, b"b")]
+
+
+def test_what_fell_is_settled_by_a_stop(picky: Shore) -> None:
+    """A fall of the recovery point that outlives the stop would have the next start take the log for damaged."""
+    log = picky.log()
+    fill(log, 30)
+    picky.flush(log)
+    picky.store.delete("tide", 0, TOPIC_ID)
+    assert isinstance(picky.disk, Picky)
+    picky.disk.refuses = lambda path: path.endswith("cleaner-offset-checkpoint")
+    picky.store._points[ROOT].cleaner.put(("tide", 0), 9)
+    log = picky.log(topic_id=NEXT_ID)
+    fill(log, 10)
+    picky.commit(log)
+    picky.settle(1)
+    picky.disk.refuses = lambda _: False
+    picky.restart()
+    log = picky.log(topic_id=NEXT_ID)
+    assert (len(values(log)), log.log_end) == (10, 10)
+    assert append(log, b"next") == 10
+
+
+def test_a_log_that_is_not_what_its_checkpoint_says_is_offline_for_producers(shore: Shore) -> None:
+    fill(shore.log(), 5)
+    folder = shore.log().folder
+    shore.stop()
+    shore.disk.open(f"{folder}/{FIRST}.log").truncate(0)
+    shore.start()
+    log = shore.log()
+    with pytest.raises(KafkaError) as refused:
+        append(log, b"x")
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline is not None

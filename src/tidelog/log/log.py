@@ -21,7 +21,7 @@ from tidelog.log.names import TXN_INDEX
 from tidelog.log.producer_snapshot import encode_snapshot
 from tidelog.log.reading import LogListener, ReadableLog
 from tidelog.log.rewriting import FULL_DISK
-from tidelog.log.scan import HeaderFields
+from tidelog.log.scan import BadBatch, HeaderFields
 from tidelog.log.segment import Segment
 from tidelog.log.validate import RECORDS_MAX, admit, too_large_for_segment
 from tidelog.wire.batch import (
@@ -256,6 +256,8 @@ class Log(ReadableLog):
                 segment = self._roll(now_ms)
         except OSError as error:
             raise self._write_failed(None, error) from error
+        except BadBatch as error:
+            raise self.read_failed(error) from error
         if segment.size == 0:
             segment.date_first(max_timestamp, config.roll_ms)
         if not self._dirty:

@@ -145,7 +145,7 @@ class Points:
         if self._fallen.offsets:
             for file in self._falling:
                 file.save_now()
-            self._forget(dict(self._fallen.offsets))
+            self.settled()
 
     def fall(self, key: Key, offset: int) -> None:
         """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
@@ -178,6 +178,10 @@ class Points:
 
         gather(saved).on_done(done)
         return settled
+
+    def settled(self) -> None:
+        """All files were just written."""
+        self._forget(dict(self._fallen.offsets))
 
     def _forget(self, fallen: dict[Key, int]) -> None:
         """The other files hold these. Durably: or else they would count again after what comes next."""

@@ -198,7 +198,7 @@ class Producers:
         if epoch < producer.epoch or (late and epoch != EPOCH_MAX):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a marker of epoch {epoch} for producer {producer_id}, but its epoch {producer.epoch} was seen already",
+                f"a marker of epoch {epoch} for producer {producer_id}, whose epoch {producer.epoch} was seen",
             )
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(

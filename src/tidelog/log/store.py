@@ -158,6 +158,7 @@ class Store:
             for file in points.files:
                 if file.offsets or file not in (points.memory, points.cleaner):
                     file.save_now()
+            points.settled()
             # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
             recovered = self._clean[root] or root not in self._found.values()
             unfinished = set(self.upkeep.dirty)

@@ -160,8 +160,8 @@ class Upkeep:
         self._store.commit.flush_ends(lambda: self._flush_ended(saving, done.error))
 
     def _flush_ended(self, saving: Saving, error: BaseException | None) -> None:
-        self._flushing = False
         self.take_note(saving, error)
+        self._flushing = False  # only now: what becomes durable may be what a stop waits for
         self._flush_next()
 
     def take_note(self, saving: Saving, error: BaseException | None) -> None:

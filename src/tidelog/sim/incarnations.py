@@ -80,6 +80,8 @@ class Recreator(Client):
             if life is not None and not life.leaving:
                 raise Violation(f"{NAME} was {life.name} and is {id.hex()} now, though nobody deleted it")
             self._gone()
+            if self._powerless:
+                self.place.history.powerless |= {id.hex()}
             self.life = Life(id)
             self.lives.append(self.life)
             self.turns += 1
@@ -117,8 +119,6 @@ class Recreator(Client):
         if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             raise Violation(f"CreateTopics answered {answer}")
         if not answer.error_code:
-            if self._powerless:
-                self.place.history.powerless |= {answer.topic_id.hex()}
             self._found(answer.topic_id)
         else:
             self.later(self.connected, RETRY_S)

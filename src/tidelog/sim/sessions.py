@@ -78,8 +78,11 @@ class SessionConsumer(Client):
         return all(each.position >= ends.get(place, 0) for place, each in self.followed.items())
 
     def lost(self) -> None:
+        """Whether the last request arrived isn't known: what it said is said again."""
         if self.random.chance(0.7):
             self._begin_anew()
+        for each in self.followed.values():
+            each.told = False
 
     def _begin_anew(self) -> None:
         self._session = self._epoch = 0
