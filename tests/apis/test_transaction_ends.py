@@ -263,3 +263,33 @@ def test_an_end_that_was_committed_too_late_for_its_answer_is_carried_out(harbou
     assert txn.state == "CompleteCommit"
     assert txn.commit() == 0, "asked again, it is told"
     assert read_committed(harbour, "accounts") == [b"one"]
+
+
+def test_a_transaction_that_had_to_wait_for_the_one_before_times_out_too(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init(timeout_ms=3000)
+    txn.add("accounts", 0)
+    txn.send("accounts", b"one")
+    assert harbour.ask(ApiKey.END_TXN, 3, txn.end_fields(commit=True)).error_code == 0
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1))
+    harbour.pass_time(0.1)
+    assert not asked.done
+    harbour.let_sync()
+    harbour.settle()
+    assert txn.send("accounts", b"dead", partition=1) == 0
+    harbour.pass_time(3.2)
+    assert txn.state == "CompleteAbort"
+    assert fetch(harbour, "accounts", 1).last_stable_offset == 2
+
+
+def test_a_leader_that_goes_while_requests_wait_sends_them_on(harbour: Harbour) -> None:
+    txn = begun(harbour)
+    assert harbour.ask(ApiKey.END_TXN, 3, txn.end_fields(commit=True)).error_code == 0
+    harbour.hold_syncs()
+    asked = harbour.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1))
+    harbour.pass_time(0.1)
+    assert not asked.done
+    harbour.services.transactions.shards.close()
+    code = asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    assert code == ErrorCode.NOT_COORDINATOR

@@ -146,9 +146,12 @@ class TransactionCoordinator:
                 begun.append(shard)
             return entries, None
 
+        def watch(_: Promise[None]) -> None:
+            for shard in begun:
+                self._deadlines.watch(shard, transactional_id)
+
         answer = self._asking.ask(transactional_id, decided, patience_s=patience_s)
-        for shard in begun:
-            self._deadlines.watch(shard, transactional_id)
+        answer.on_done(watch)
         return answer
 
     def verify(

@@ -30,6 +30,8 @@ class Deadlines:
         transaction = shard.machine.newest.transactions.get(transactional_id)
         if transaction is None or transaction.status != Status.ONGOING or not transaction.ends_by_itself:
             return
+        if not shard.leads:
+            return
         if shard.live.watch(transactional_id, transaction.deadline_ms):
             self._set_timer(shard)
 
