@@ -138,3 +138,9 @@ def test_a_static_member_that_rests_while_it_gives_up_partitions_is_taken_out_wh
         held = port.told(other) or held
     assert held == {"tides": [0, 1, 2, 3]}
     assert list(port.harbour.services.groups.shard_of(GROUP).state.groups[GROUP].members) == ["b"]
+
+
+def test_offsets_may_be_kept_for_ever_and_a_day() -> None:
+    broker = harbour()
+    assert commit(broker, {0: 1}, version=4, retention_time_ms=2**63 - 1) == {0}
+    assert commit(broker, {1: 1}, version=4, retention_time_ms=-(2**63)) == {0}

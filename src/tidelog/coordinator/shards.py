@@ -216,8 +216,13 @@ class Shards(Generic[S, L]):
             return False
 
         def committed(code: ErrorCode) -> None:
-            if code is ErrorCode.NONE and self._loading.get(index) is loading:
+            if self._loading.get(index) is not loading:
+                return
+            if code is ErrorCode.NONE:
                 self._begin(index, shard)
+            else:  # whoever asks again hears why, or has it loaded again
+                log.error("%s-%d was read, but can't be led: %s", self.topic, index, code.name)
+                del self._loading[index]
 
         shard.partition.wait_for_ack(shard.partition.log.log_end, committed)
         return False

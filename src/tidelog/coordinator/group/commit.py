@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RECORD_BYTES_MIN = 38
 """What an offset takes in the log besides its names and metadata, at least."""
 NO_RETENTION = -1
+TIMESTAMP_MAX = 2**63 - 1
 VERSION_WITH_EXPIRY = 1
 """The version of an offset's record that says when it expires: the newest doesn't."""
 
@@ -52,7 +53,7 @@ def commit(
     def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
         check = check_commit(shard, state, group_id, member, version, now_ms)
         _check_size(coordinator, shard, group_id, wanted)
-        expire_ms = -1 if retention_ms == NO_RETENTION else now_ms + retention_ms
+        expire_ms = -1 if retention_ms == NO_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
         return _write(group_id, wanted, longest, check, now_ms, expire_ms)
 
     return shard.submit(decide)
