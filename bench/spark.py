@@ -6,6 +6,7 @@ be had. `--plain` reads with the decoder uncompiled: what a machine without a C 
 
 import argparse
 import os
+import secrets
 import shutil
 import statistics
 import sys
@@ -61,7 +62,7 @@ def main() -> int:
         console.print(f"Without Spark's connector: {error}", highlight=False)
     spark = _spark(jars)
     try:
-        with Broker() as broker:
+        with Broker({"transaction.two.phase.commit.enable": True}) as broker:
             found = _run(spark, broker, formats, options, console)
     finally:
         spark.stop()
@@ -98,10 +99,13 @@ def _run(spark: Any, broker: Broker, formats: list[str], options: argparse.Names
         Case("read-100b-available-now", small, _available_now, 1.0),
         Case("read-1kb-batch", large, _batch, 1.0),
         Case("read-1kb-available-now", large, _available_now, 1.0),
+        Case("write-100b", Load("written-100b", 100, max(1, options.rows // 4)), _write, 0.7),
     ]
     chosen = [case for case in cases if case.name.startswith(options.only)]
     for load in {case.load for case in chosen}:
-        _fill(broker.bootstrap, load)
+        Admin(broker.bootstrap).create_topic(load.topic, PARTITIONS)
+        if load.topic.startswith("rows-"):
+            _fill(broker.bootstrap, load)
     found: dict[str, tuple[Case, dict[str, list[float]]]] = {}
     for case in chosen:
         times: dict[str, list[float]] = {name: [] for name in formats}
@@ -117,7 +121,6 @@ def _run(spark: Any, broker: Broker, formats: list[str], options: argparse.Names
 
 def _fill(bootstrap: str, load: Load) -> None:
     """Batches that are built once and sent again and again: the broker gives each its offsets."""
-    Admin(bootstrap).create_topic(load.topic, PARTITIONS)
     count = max(1, BATCH_BYTES // load.value_bytes)
     now_ms = int(time.time() * 1000)
     records = [
@@ -139,6 +142,18 @@ def _batch(spark: Any, name: str, bootstrap: str, load: Load) -> float:
     table = spark.read.format(name).option("kafka.bootstrap.servers", bootstrap).option("subscribe", load.topic).load()
     began = time.monotonic()
     table.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
+
+
+def _write(spark: Any, name: str, bootstrap: str, load: Load) -> float:
+    """Ours exactly once, under a job's id; the connector's at least once, which is all it has."""
+    value = f"rpad(cast(id as string), {load.value_bytes}, 'x') as value"
+    rows = spark.range(0, load.rows, 1, 4).selectExpr("cast(id as string) as key", value)
+    writing = rows.write.format(name).option("kafka.bootstrap.servers", bootstrap).option("topic", load.topic)
+    if name == OURS:
+        writing = writing.option("jobId", secrets.token_hex(8))
+    began = time.monotonic()
+    writing.mode("append").save()
     return time.monotonic() - began
 
 

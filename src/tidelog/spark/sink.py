@@ -24,7 +24,6 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
-JOB_BATCH = 0
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 
@@ -67,13 +66,13 @@ class TopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Written:
         sink = f"job-{self.options.job}" if self.options.job else ""
-        return write_rows(self.options, sink, JOB_BATCH, iterator)
+        return write_rows(self.options, sink, self.options.job_batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        settle(self.options, JOB_BATCH, messages, commit=True)
+        settle(self.options, self.options.job_batch, messages, commit=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        settle(self.options, JOB_BATCH, messages, commit=False)
+        settle(self.options, self.options.job_batch, messages, commit=False)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):

@@ -8,7 +8,17 @@ from tidelog.rpc.options import Options
 from tidelog.spark.options import OptionError
 from tidelog.wire.compression import CODEC_NAMES
 
-NAMES = ("topic", "delivery", "jobId", "checkpointLocation", "path", "decisionsTopic", "includeHeaders", "queryName")
+NAMES = (
+    "topic",
+    "delivery",
+    "jobId",
+    "jobBatch",
+    "checkpointLocation",
+    "path",
+    "decisionsTopic",
+    "includeHeaders",
+    "queryName",
+)
 DECISIONS = "tidelog-spark-decisions"
 BATCH_BYTES = 512 * 1024
 """What a partition gathers before it is sent: half of a topic's usual max.message.bytes."""
@@ -23,6 +33,7 @@ class SinkOptions:
     topic: str | None
     delivery: Delivery
     job: str | None
+    job_batch: int
     compression: int
     decisions: str
     batch_bytes: int
@@ -45,6 +56,9 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
         raise OptionError(f"option delivery: {delivery!r} is neither exactly-once nor at-least-once")
     if not streaming and delivery == "exactly-once" and not job:
         raise OptionError("option delivery=exactly-once: a batch needs a jobId, by which its repetition is known")
+    batch = options.get("jobbatch", "0")
+    if not batch.isdecimal():
+        raise OptionError(f"option jobBatch: {batch!r} is no number")
     codec = kafka.get("compression.type", "none")
     if codec not in CODEC_NAMES:
         raise OptionError(f"option kafka.compression.type: {codec!r} is not one of {', '.join(CODEC_NAMES)}")
@@ -59,6 +73,7 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
         options.get("topic"),
         delivery,
         job,
+        int(batch),
         CODEC_NAMES[codec],
         options.get("decisionstopic", DECISIONS),
         batch_bytes,

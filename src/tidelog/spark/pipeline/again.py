@@ -106,7 +106,7 @@ def replay_table(bootstrap: str, path: Path, to: str, key: str | None) -> int:
 
     library: Any = pyarrow.dataset
     table = library.dataset(str(path), format="parquet", partitioning="hive", exclude_invalid_files=True)
-    names = [name for name in table.schema.names if not name.startswith("_")]
+    names = [name for name in table.schema.names if not name.startswith(("_", "tidelog_"))]
     if key is not None and key not in names:
         raise ClientError(f"{path} has no column {key}", f"it has {', '.join(names)}")
     count = 0

@@ -67,10 +67,7 @@ def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str,
         try:
             rows = spark.sql(step["sql"])
         except (AnalysisException, ParseException) as error:
-            found = _PLACE.search(str(error))
-            below = int(found[1]) - 1 if found else 0
-            text = step["sql"].lstrip(" ")
-            raise pipeline.problem((*path, "sql"), _short(error), below + text.startswith("\n")) from None
+            raise pipeline.problem((*path, "sql"), _short(error), _below(pipeline, index, error)) from None
         rows = _watermarked(pipeline, rows, path, step)
         if "dedup" in step:
             for column in step["dedup"]:
@@ -87,6 +84,18 @@ def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str,
         rows.createOrReplaceTempView(step["name"])
     _check_sinks(pipeline, tables)
     return tables
+
+
+def _below(pipeline: Pipeline, index: int, error: AnalysisException | ParseException) -> int:
+    """How many lines below its key the part of a step's SQL stands that an error is about."""
+    sql: str = pipeline.steps[index]["sql"]
+    opening = pipeline.file.read_text().splitlines()[pipeline.lines["step", index, "sql"] - 1]
+    first = 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in sql else 0
+    contexts: Any = error.getQueryContext()
+    if contexts:
+        return first + sql[: contexts[0].startIndex()].count("\n")
+    found = _PLACE.search(str(error))
+    return first + (int(found[1]) - 1 if found else 0)
 
 
 def _check_sinks(pipeline: Pipeline, tables: dict[str, Any]) -> None:

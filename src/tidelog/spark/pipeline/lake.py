@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 STAGING = "_staging"
-BUCKET = "_bucket"
+BUCKET = "tidelog_bucket"
 ORDER = "_order"
 SMALL_BYTES = 32 * 1024 * 1024
 BUCKETS = 8

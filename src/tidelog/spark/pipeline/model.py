@@ -1,6 +1,7 @@
 """A pipeline as it was read: what the file says, where its state lies, and who may use that."""
 
 import json
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class Pipeline:
     def bad_topic(self) -> str | None:
         return self.told.get("bad_rows", {}).get("topic")
 
+    @property
+    def state_id(self) -> str:
+        """What tells this state from one that is made anew: sinks know a repeated batch by it."""
+        return json.loads((self.state / "pipeline.json").read_text())["id"]
+
     def problem(self, path: KeyPath, text: str, below: int = 0) -> PipelineError:
         """An error at a key's line, or so many lines below it."""
         return PipelineError(str(self.file), [Problem(line_of(self.lines, path) + below, text)])
@@ -53,9 +59,10 @@ class Pipeline:
     def take_state(self) -> None:
         """Make the state's folder, and refuse that of another pipeline."""
         owner = self.state / "pipeline.json"
-        mine = {"name": self.name, "file": str(self.file.resolve())}
+        mine = {"name": self.name, "file": str(self.file.resolve()), "id": secrets.token_hex(8)}
         if owner.exists():
             other = json.loads(owner.read_text())
+            mine["id"] = other["id"]
             if other["name"] != self.name:
                 raise self.problem(
                     ("state",),

@@ -10,10 +10,11 @@ from typing import Any
 
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
-from tidelog.spark.pipeline.sinks import BAD_ROWS, dead_letters, start_stream, write_batch
+from tidelog.spark.pipeline.sinks import dead_letters, start_stream, write_batch
 from tidelog.spark.pipeline.status import told_of, write_status
 
 WATCH_S = 0.5
+BAD_ROWS = "bad-rows"
 
 
 class NoSpark(RuntimeError):

@@ -9,7 +9,6 @@ from tidelog.spark.pipeline import lake
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON
 from tidelog.spark.pipeline.model import Pipeline
 
-BAD_ROWS = "bad-rows"
 CONSOLE_ROWS = 50
 
 
@@ -57,10 +56,10 @@ def start_stream(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any,
 def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> Any:
     mode = sink.get("mode", "append")
     options = sink.get("options", {})
-    if "topic" in sink:
-        made = rows if name == BAD_ROWS else records(rows, sink.get("key"))
+    if "topic" in sink and mode == "append":
+        made = records(rows, sink.get("key"))
         writing = made.writeStream.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
-        return writing.option("topic", sink["topic"]).options(**options).outputMode(mode)
+        return writing.option("topic", sink["topic"]).options(**options)
     if sink.get("console"):
         return _shown(rows).writeStream.format("console").option("truncate", "false").outputMode(mode)
     if "format" in sink:
@@ -92,9 +91,10 @@ def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, 
     elif "jdbc" in sink:
         _shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
     elif "topic" in sink:
-        made = rows if name == BAD_ROWS else records(rows, sink.get("key"))
+        made = records(rows, sink.get("key"))
         writing = made.write.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
-        writing.option("topic", sink["topic"]).options(**options).mode("append").save()
+        writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
+        writing.option("jobBatch", str(batch)).options(**options).mode("append").save()
     elif sink.get("console"):
         _shown(rows).show(CONSOLE_ROWS, truncate=False)
     else:
