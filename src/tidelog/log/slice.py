@@ -5,22 +5,22 @@ from tidelog.env.network import Socket
 
 
 class Slice:
-    """Bytes [pos, pos + len) of a file. It keeps the file open: retention can't pull it away from a slow consumer."""
+    """Bytes [pos, pos + count) of a file. It keeps the file open: retention can't pull it away from a slow consumer."""
 
-    __slots__ = ("_count", "file", "pos")
+    __slots__ = ("count", "file", "pos")
 
     def __init__(self, file: File, pos: int, count: int) -> None:
         self.file = file
         self.pos = pos
-        self._count = count
+        self.count = count
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def view(self) -> memoryview:
         """The bytes, mapped where the disk can do so."""
-        return self.file.view(self.pos, self._count)
+        return self.file.view(self.pos, self.count)
 
     def send(self, sock: Socket, sent: int) -> int:
         """Send what is left after `sent` bytes; how many went. May raise BlockingIOError."""
-        return self.file.send(sock, self.pos + sent, self._count - sent)
+        return self.file.send(sock, self.pos + sent, self.count - sent)

@@ -1,7 +1,8 @@
 """The fast path of Fetch: by topic id, without a session, as librdkafka asks again and again.
 
-The request for one partition has one size and one layout, so a single unpack reads it. Whatever differs in any way, and
-whatever fails, goes the general way, which comes to the same answer: the compiled codec is the oracle in tests.
+The request for one partition has one size, and but for the offset the same bytes each time, so that what it asks for is
+looked up by them. Whatever differs in any way, and whatever fails, goes the general way, which comes to the same
+answer: the compiled codec is the oracle in tests.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tidelog.apis.fetch import MAX_WAIT_MS
 from tidelog.apis.fetch.light import Asked, LightFetch, Way, uvarint
@@ -37,19 +38,34 @@ _PARTITION = Struct(">iiqiqiB")
 _PARTITION_BYTES = _PARTITION.size
 # Tags of the last topic, no forgotten topics, no rack, tags.
 _TAIL = b"\0\1\1\0"
-# All of it, of a request for one partition: its tags and those of the topic stand together.
-_REQUEST = Struct(">BiiibiiB16sBiiqiqi5s")
-_read_request = _REQUEST.unpack_from
-_REQUEST_BYTES = _REQUEST.size
-_REQUEST_TAIL = b"\0" + _TAIL
+# A request for one partition is the same each time a consumer asks, but for the offset.
+_OFFSET_AT = _HEAD_BYTES + _TOPIC_BYTES + 8
+_BEHIND_OFFSET = _OFFSET_AT + 8
+_REQUEST_BYTES = _HEAD_BYTES + _TOPIC_BYTES + _PARTITION_BYTES + len(_TAIL)
+_read_offset = Struct(">q").unpack_from
 # Header tags, throttle time, error, session id, one topic.
 _RESPONSE_START = bytes(11) + b"\x02"
-# Length, correlation id, the start, the topic's id, one partition, index, error, high watermark, last stable offset,
-# log start, aborted transactions, preferred replica; then the records' length.
-_RESPONSE = Struct(f">ii{len(_RESPONSE_START)}s16sBihqqqBi")
+# Length, correlation id, the start with the topic's id, one partition, index and no error; high watermark, last stable
+# offset, log start, aborted transactions, preferred replica; then the records' length.
+_RESPONSE = Struct(f">ii{len(_RESPONSE_START) + 16 + 1 + 4 + 2}sqqqBi")
 _write_response = _RESPONSE.pack
 _RESPONSE_BYTES = _RESPONSE.size - 4
 _RESPONSE_TAIL = b"\0\0\0"
+
+
+Target: TypeAlias = "tuple[Partition, int, int, int, int, bytes, Wants]"
+"""A partition, the leader epoch that the client believes in, bytes at most and at least, whether it reads committed (as
+the answer has it: an empty list of aborted transactions, or none), what the answer always begins with, the rest."""
+
+
+class Wants(NamedTuple):
+    """What else a request for one partition says."""
+
+    topic_id: bytes
+    number: int
+    wait_ms: int
+    limit: int
+    partition_bytes_max: int
 
 
 class FetchPath:
@@ -59,7 +75,8 @@ class FetchPath:
         self._max_bytes = services.config.fetch_max_bytes
         self._way = Way(services.node_id, services.env.loop, general)
         self._partitions: dict[tuple[bytes, int], Partition] = {}
-        services.replicas.forget.append(self._partitions.clear)
+        self._targets: dict[bytes, Target] = {}
+        services.replicas.forget += [self._partitions.clear, self._targets.clear]
 
     def handle_frame(
         self, connection: Any, buffer: memoryview, start: int, pos: int, end: int, version: int, correlation_id: int
@@ -69,79 +86,76 @@ class FetchPath:
             return NotImplemented
         if end - pos != _REQUEST_BYTES:
             return self._handle_many(connection, buffer, start, pos, end, version, correlation_id)
-        (
-            tags,
-            wait_ms,
-            min_bytes,
-            max_bytes,
-            isolation,
-            session_id,
-            session_epoch,
-            topics,
-            topic_id,
-            partitions,
-            index,
-            leader_epoch,
-            offset,
-            fetched_epoch,
-            _,
-            partition_max_bytes,
-            tail,
-        ) = _read_request(buffer, pos)
-        if (
-            tail != _REQUEST_TAIL
-            or topics != 2
-            or partitions != 2
-            or session_id
-            or session_epoch != NO_SESSION
-            or tags
-            or fetched_epoch != NO_EPOCH
-        ):
+        key = buffer[pos : pos + _OFFSET_AT].tobytes() + buffer[pos + _BEHIND_OFFSET : end].tobytes()
+        target = self._targets.get(key) or self._find_target(key)
+        if target is None:
             return NotImplemented
-        committed = isolation == READ_COMMITTED
-        limit = min(max_bytes, self._max_bytes)
+        offset: int = _read_offset(buffer, pos + _OFFSET_AT)[0]
+        partition, epoch, bytes_max, min_bytes, committed, begin, wants = target
+        if partition.leader != self._node_id or NO_EPOCH != epoch != partition.leader_epoch:
+            return NotImplemented
+        log = partition.log
+        high_watermark = partition.high_watermark
         try:
-            partition = self._partitions.get((topic_id, index)) or self._find(topic_id, index)
-            if partition.leader != self._node_id or NO_EPOCH != leader_epoch != partition.leader_epoch:
-                return NotImplemented
-            log = partition.log
             stable = partition.last_stable_offset
-            end_offset = stable if committed else partition.high_watermark
-            log_slice = log.read(offset, min(partition_max_bytes, limit), end_offset)
+            log_slice = log.read(offset, bytes_max, stable if committed else high_watermark)
+            if log_slice is None or (size := log_slice.count) < min_bytes:
+                asked = partition, wants.number, epoch, offset, wants.partition_bytes_max
+                fetch = LightFetch(
+                    self._way,
+                    [(wants.topic_id, [asked])],
+                    (min_bytes, wants.limit),
+                    committed=bool(committed),
+                    version=version,
+                    correlation_id=correlation_id,
+                )
+                if wants.wait_ms > 0 and min_bytes > 0:  # what was found is too little
+                    return _patient(fetch, connection, buffer, start, pos, end, wants.wait_ms)
+                return fetch.look(at_once=True)
+            if committed and log.has_aborted and log.aborted(offset, log_slice):
+                return NotImplemented
         except KafkaError:
-            return NotImplemented
-        if log_slice is None or ((size := len(log_slice)) < min_bytes and size < limit):
-            asked: list[Asked] = [(partition, index, leader_epoch, offset, partition_max_bytes)]
-            bounds = min(min_bytes, limit), limit
-            fetch = LightFetch(
-                self._way,
-                [(topic_id, asked)],
-                bounds,
-                committed=committed,
-                version=version,
-                correlation_id=correlation_id,
-            )
-            if wait_ms > 0 and bounds[0] > 0:  # what was found is too little
-                return _patient(fetch, connection, buffer, start, pos, end, wait_ms)
-            return fetch.look(at_once=True)
-        if committed and log.has_aborted and log.aborted(offset, log_slice):
             return NotImplemented
         length = uvarint(size + 1)
         head = _write_response(
             _RESPONSE_BYTES + len(length) + size + 3,
             correlation_id,
-            _RESPONSE_START,
-            topic_id,
-            2,
-            index,
-            0,
-            partition.high_watermark,
+            begin,
+            high_watermark,
             stable,
             log.log_start,
-            1 if committed else 0,
+            committed,
             -1,
         )
         return [head + length, log_slice, _RESPONSE_TAIL]
+
+    def _find_target(self, key: bytes) -> Target | None:
+        """Resolve and remember: `key` is a request for one partition without its offset. None: not for this path."""
+        whole = memoryview(key[:_OFFSET_AT] + bytes(8) + key[_OFFSET_AT:])
+        tags, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _read_head(whole)
+        if tags or session_id or session_epoch != NO_SESSION or count != 2:
+            return None
+        try:
+            topics = self._read_topics(whole, _HEAD_BYTES, len(whole), 1)
+        except KafkaError:
+            return None
+        if topics is None or len(topics[0][1]) != 1:
+            return None
+        topic_id, [(partition, index, epoch, _, partition_bytes_max)] = topics[0]
+        limit = min(max_bytes, self._max_bytes)
+        target: Target = (
+            partition,
+            epoch,
+            min(partition_bytes_max, limit),
+            min(min_bytes, limit),
+            1 if isolation == READ_COMMITTED else 0,
+            _RESPONSE_START + topic_id + b"\x02" + index.to_bytes(4, signed=True) + bytes(2),
+            Wants(topic_id, index, wait_ms, limit, partition_bytes_max),
+        )
+        if len(self._targets) >= PARTITIONS_MAX:
+            self._targets.clear()
+        self._targets[key] = target
+        return target
 
     def _handle_many(
         self, connection: Any, buffer: memoryview, start: int, pos: int, end: int, version: int, correlation_id: int
