@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.groups import SETTINGS, become_member, harbour_wait, join, leave, send_join, sync
+from tests.apis.groups import SETTINGS, become_member, harbour_wait, join, join_fields, leave, send_join, stable, sync
 from tests.apis.harbour import Asked, Harbour
 from tests.apis.offsets import TOPIC, commit, find, harbour
 from tests.apis.test_consumer_group_heartbeat import GROUP, Port
@@ -144,3 +144,29 @@ def test_offsets_may_be_kept_for_ever_and_a_day() -> None:
     broker = harbour()
     assert commit(broker, {0: 1}, version=4, retention_time_ms=2**63 - 1) == {0}
     assert commit(broker, {1: 1}, version=4, retention_time_ms=-(2**63)) == {0}
+
+
+def test_a_client_with_a_name_as_long_as_can_be_spoils_no_group() -> None:
+    """Its member id is made of its name, and told to the others."""
+    broker = harbour(SETTINGS)
+    (member_id,) = stable(broker, group="crew")
+    broker.send(ApiKey.JOIN_GROUP, 3, join_fields(group="crew"), client_id="c" * 32_760)
+    broker.settle()
+    answer = join(broker, member_id, group="crew")
+    assert (answer.error_code, len(answer.members)) == (0, 2)
+    assert broker.ask(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["crew"]}).groups[0].group_state == "CompletingRebalance"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, 6, {"groups": ["g" * 32_760]}),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["g" * 32_760]}),
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": "g" * 32_760, "member_id": "m", "member_epoch": 3}),
+    ],
+)
+def test_errors_about_the_longest_of_names_can_be_told(key: ApiKey, version: int, fields: dict[str, Any]) -> None:
+    answer = harbour().ask(key, version, fields)
+    found = answer if hasattr(answer, "error_code") else answer.groups[0]
+    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert found.error_message.startswith(("Group gggg", "Consumer group gggg"))

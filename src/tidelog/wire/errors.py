@@ -186,10 +186,17 @@ _RETRIABLE = frozenset(
 )
 
 
+MESSAGE_CHARACTERS_MAX = 4000
+"""Messages repeat what the client sent, which may be as long as a string can be; they must fit into one."""
+
+
 class KafkaError(Exception):
     """A request, or one partition of it, failed. The code goes to the client, and the message where it has a field."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
+            half = MESSAGE_CHARACTERS_MAX // 2
+            message = f"{message[:half]}...{message[-half:]}"
         super().__init__(code, message)
         self.code = code
         self.message = message

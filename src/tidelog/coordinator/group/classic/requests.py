@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tidelog.env.random import Random
 
 
+OWNER_CHARACTERS_MAX = 1000
+"""How much of a client's name is part of its member ids."""
+
+
 def join_group(
     coordinator: GroupCoordinator, request: JoinGroupRequest, version: int, client_id: str, client_host: str
 ) -> Promise[JoinGroupResponse]:
@@ -130,6 +134,9 @@ def _unknown(leaver: MemberIdentity) -> MemberResponse:
 
 
 def _member_id(random: Random, owner: str) -> str:
-    """The instance id or client id, and a UUID: never one that was given before."""
+    """The instance id or client id, and a UUID: never one that was given before.
+
+    All members of a group are told the ids of all, so each must fit into a string whatever its client calls itself.
+    """
     text = random.uuid().hex()
-    return f"{owner}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return f"{owner[:OWNER_CHARACTERS_MAX]}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
