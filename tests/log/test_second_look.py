@@ -377,3 +377,49 @@ def test_a_log_that_is_not_what_its_checkpoint_says_is_offline_for_producers(sho
         append(log, b"x")
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.offline is not None
+
+
+def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_folder_of_the_next(sim: Shore) -> None:
+    """It knows its files by name."""
+    log = sim.log()
+    append(log, b"old", producer=Producer(5, 0, 0))
+    sim.commit(log)
+    sim.store.flush_soon(log)
+    sim.run(lambda: sim.store.upkeep.saving(log.folder))
+    sim.store.delete("tide", 0, TOPIC_ID)
+    log = sim.log(topic_id=NEXT_ID)
+    with pytest.raises(KafkaError) as refused:
+        append(log, b"new")
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline is None
+    sim.run(lambda: sim.store.upkeep.idle)
+    assert append(log, b"new") == 0
+    sim.commit(log)
+    sim.kill()
+    log = sim.log(topic_id=NEXT_ID)
+    assert (values(log), log.producers.get(5)) == ([(0, b"new")], None)
+
+
+def test_another_topic_s_folder_that_can_t_be_put_aside_takes_one_log_offline(picky: Shore) -> None:
+    fill(picky.log(), 5)
+    picky.stop()
+    picky.start()
+    assert isinstance(picky.disk, Picky)
+    picky.disk.refuses = lambda path: path.endswith("-stray")
+    assert "is another topic's" in (picky.log(topic_id=NEXT_ID).offline or "")
+    picky.loop.kill()
+    picky.disk.refuses = lambda _: False
+    picky.start()
+    assert len(values(picky.log())) == 5
+
+
+def test_a_cut_tells_what_was_whole_behind_it(sim: Shore, caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log()
+    fill(log, 10)
+    sim.commit(log)
+    third = list(iterate(sim.disk.read_whole(f"{log.folder}/{FIRST}.log")))[2]
+    sim.disk.flip_bit(f"{log.folder}/{FIRST}.log", third.end - 1, third.end)
+    sim.kill()
+    assert sim.log().log_end == 2
+    assert "with 7 sound batches behind it, up to offset 9" in caplog.text

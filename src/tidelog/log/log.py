@@ -14,7 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from tidelog.log import recovery, retention, truncation
+from tidelog.log import knowledge, recovery, retention, truncation
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.names import TXN_INDEX
@@ -62,7 +62,7 @@ class Log(ReadableLog):
         epochs = self._epochs
         if epochs is None:
             with self._guard():
-                epochs = self._epochs = recovery.load_epochs(self) if self._segments else LeaderEpochs()
+                epochs = self._epochs = knowledge.load_epochs(self) if self._segments else LeaderEpochs()
             epochs.truncate_from_start(self.log_start)
         if self._led is not None:
             led, self._led = self._led, None
@@ -74,7 +74,7 @@ class Log(ReadableLog):
         producers = self._producers
         if producers is None:
             with self._guard():
-                producers = self._producers = recovery.load_producers(self)
+                producers = self._producers = knowledge.load_producers(self)
         return producers
 
     def lead(self, leader_epoch: int) -> None:

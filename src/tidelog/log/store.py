@@ -31,6 +31,7 @@ from tidelog.log.names import (
 from tidelog.log.points import Key, Points
 from tidelog.log.scan import BadBatch
 from tidelog.log.upkeep import Upkeep
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -193,15 +194,15 @@ class Store:
             log = self._memory_log(key, topic_id, config)
         else:
             root = self._found.get(key)
-            if root is not None and self._belongs_to_another(root, key, topic_id):
-                self._refuse_folder(root, key)
-                root = None
-            self._found.pop(key, None)
+            another = root is not None and self._belongs_to_another(root, key, topic_id)
             log = Log(self, root or folder or self._emptiest(), topic, partition, topic_id, config)
-            if root is not None:
+            if another:
+                self._refuse_folder(log)
+            elif root is not None:
                 self._load(log)
             elif log.folder in self._in_the_way and not self._put_away(log.root, key):
                 log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
+            self._found.pop(key, None)
         self._logs[key] = log
         return log
 
@@ -213,18 +214,23 @@ class Store:
         """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
         return [key for key in self._found if key[0] != METADATA_TOPIC]
 
-    def _refuse_folder(self, root: str, key: Key) -> None:
-        if key[0] == METADATA_TOPIC:
-            path = f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
+    def _refuse_folder(self, log: Log) -> None:
+        """The folder in the log's place is another topic's."""
+        if log.topic == METADATA_TOPIC:
+            path = f"{log.folder}/{PARTITION_METADATA}"
             raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
-        self.put_aside(*key)
+        try:
+            self.put_aside(log.topic, log.partition)
+        except OSError as error:
+            log.go_offline(f"{log.folder} is another topic's and can't be renamed: {error}. Do it, and restart")
 
     def put_aside(self, topic: str, partition: int) -> None:
         """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it."""
         key = topic, partition
-        root = self._found.pop(key)
+        root = self._found[key]
         renamed = f"{root}/{stray_folder(*key, self.random.uuid())}"
         self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
+        del self._found[key]
         self._points[root].drop(key)
         self._sync_folder_soon(root)
         self.report(
@@ -373,7 +379,11 @@ class Store:
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
 
     def claim(self, log: Log) -> None:
-        """The folder of the log is about to be made."""
+        """The folder of the log is about to be made. Not while a flush still writes to one of its name, by its name."""
+        if self.upkeep.saving(log.folder):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder} was a deleted topic's a moment ago: try again"
+            )
         self._points[log.root].claim((log.topic, log.partition))
 
     def start_moved(self, log: Log) -> None:

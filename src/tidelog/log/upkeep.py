@@ -49,6 +49,7 @@ class Upkeep:
         self._dirty: dict[Log, None] = {}
         self._queue: dict[Log, None] = {}
         self._flushing = False
+        self._saving: frozenset[str] = frozenset()  # folders that a flush is writing to, whoever's they are by now
         self._removals: list[tuple[int, str, bool]] = []
         self._tick_timer: Timer | None = None
         self._removal_timer: Timer | None = None
@@ -141,6 +142,7 @@ class Upkeep:
         if not jobs:
             return
         self._flushing = True
+        self._saving = frozenset(job.folder for job in jobs)
         saving = flush.Saving(self._env.disk, jobs)
         self._store.commit.flush_begins(saving)
         self._env.loop.run_blocking(saving.run).on_done(lambda done: self._flushed(saving, done))
@@ -156,7 +158,12 @@ class Upkeep:
                     log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
         return jobs
 
+    def saving(self, folder: str) -> bool:
+        """Whether a flush is writing files of this name now."""
+        return folder in self._saving
+
     def _flushed(self, saving: Saving, done: Promise[None]) -> None:
+        self._saving = frozenset()
         self._store.commit.flush_ends(lambda: self._flush_ended(saving, done.error))
 
     def _flush_ended(self, saving: Saving, error: BaseException | None) -> None:

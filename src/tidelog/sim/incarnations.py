@@ -82,6 +82,7 @@ class Recreator(Client):
             self._gone()
             if self._powerless:
                 self.place.history.powerless |= {id.hex()}
+            self._powerless = False
             self.life = Life(id)
             self.lives.append(self.life)
             self.turns += 1
@@ -110,7 +111,7 @@ class Recreator(Client):
             replication_factor=1,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
-        self._powerless = configs["tidelog.durability"] == "os"
+        self._powerless = self._powerless or configs["tidelog.durability"] == "os"  # any may be carried out in the end
         self.connection.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, 19, 7, self._created)
 
     def _created(self, response: CreateTopicsResponse) -> None:
