@@ -53,7 +53,7 @@ class Outbox:
         queue = self.queue
         if queue:
             queue.extend(answer)
-        elif len(answer) == 3 and len(answer[1]) < SENDFILE_BYTES_MIN:
+        elif len(answer) == 3 and isinstance(answer[2], bytes) and len(answer[1]) < SENDFILE_BYTES_MIN:
             self._send_three(answer)
         else:
             queue.extend(answer)
