@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidelog.apis.fetch.sessions import Session
-from tidelog.log import retention
+from tidelog.log import leftovers, retention
 from tidelog.log.compaction import rewriting, walking
 from tidelog.log.compaction.rewriting import NOTHING, Kept, Rewriting
 from tidelog.log.compaction.source import Found
@@ -86,6 +86,15 @@ def test_cleaned_segments_that_are_not_synced_are_found_out(monkeypatch: pytest.
 
     monkeypatch.setattr(SimDisk, "sync_node", lazy)
     assert "none" not in first_violation(CompactedRun, POWER)
+
+
+def test_a_swap_that_a_crash_undoes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def undo(disk: SimDisk, folder: str, _: list[str], swaps: list[str]) -> None:
+        for name in swaps:
+            disk.remove(f"{folder}/{name}")
+
+    monkeypatch.setattr(leftovers, "_swap_in", undo)
+    assert "none" not in first_violation(CompactedRun, (("swap", 1.0),))
 
 
 def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ Consumers follow the topic by id in fetch sessions; producers write to its id; o
 """
 
 from tidelog.sim.actor import Client, Place
-from tidelog.sim.checkers import History, Violation
+from tidelog.sim.checkers import History, Violation, check_numbered
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.faults import FAULTS
 from tidelog.sim.incarnations import NAME, PARTITIONS, IdProducer, Life, NameConsumer, Recreator
@@ -120,7 +120,7 @@ class AgainRun(Voyage):
         self.rest(0.5)
         for producer in self._producers:
             producer.stopped = True
-        self.rest(0.5)
+        self.wait(lambda: all(producer.idle for producer in self._producers), "producers to be answered")
         life = self._present()
         ends = {(life.name, index): self.world.history.of(life.name, index).end for index in range(PARTITIONS)}
         self.wait(lambda: all(each.caught_up(ends) for each in self._sessions), "fetch sessions to see it all")
@@ -142,4 +142,7 @@ class AgainRun(Voyage):
             self.wait(lambda reader=reader: reader.done, f"{NAME}-{partition} to be read")
             reader.loop.kill()
             history.check_whole(life.name, partition, reader.start, reader.values)
+            for producer in self._producers:
+                if producer.partition == partition and life.name not in history.powerless:
+                    check_numbered(life.name, reader.values, producer.label(life), once=True, whole=not reader.start)
             self.world.note(f"{NAME}-{partition} holds {len(reader.values)} records from {reader.start} on")

@@ -137,6 +137,8 @@ class History:
             if topic in self.powerless:
                 known.values.clear()
                 known.start = known.end = 0  # a log that was forgotten as a whole begins anew
+            if topic in self.retained_ms:
+                known.start = 0  # what retention let go of may come back: on a full disk it can't write down its start
             if topic not in self.forgetful:
                 known.written.clear()
 

@@ -12,7 +12,7 @@ from tidelog.sim.voyage import Voyage
 from tidelog.sim.watchers import Deleter
 
 TOPICS = {"shore": 2, "dune": 1}
-COMPACTED_FAULTS = tuple((kind, weight * 2 if kind in ("power", "full") else weight) for kind, weight in FAULTS)
+COMPACTED_FAULTS = (*FAULTS, ("full", 2.0), ("swap", 8.0))
 
 
 class CompactedRun(Voyage):

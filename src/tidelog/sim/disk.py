@@ -75,7 +75,7 @@ class SimDisk:
 
     `capacity`: bytes in all, None for no bound. `failing_syncs`: how many of the next syncs fail; `lying`: syncs report
     success and do nothing, the broken disk that the checkers must find. `failed_sync_keeps_cache`: see FileNode.
-    `cache_lost` is called when a sync fails.
+    `cache_lost` is called when a sync fails, `renamed` with each new name.
     """
 
     def __init__(self, random: SimRandom) -> None:
@@ -86,6 +86,7 @@ class SimDisk:
         self.failed_sync_keeps_cache = False
         self.lying = False
         self.cache_lost: Callable[[], None] | None = None
+        self.renamed: Callable[[str], None] | None = None
         self._locks: set[str] = set()
 
     # What env.Disk promises
@@ -143,6 +144,8 @@ class SimDisk:
         else:
             target.change({_name(new): node})
             source.change({_name(old): None})
+        if self.renamed is not None:
+            self.renamed(new)
 
     def sync_folder(self, path: str) -> None:
         folder = self._folder(path)

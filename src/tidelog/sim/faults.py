@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+from tidelog.log.names import SWAP
 from tidelog.sim.random import SimRandom
 from tidelog.sim.world import World
+
+SWAP_S_MAX = 1.5
 
 FAULTS: tuple[tuple[str, float], ...] = (
     ("power", 4),
@@ -99,6 +102,25 @@ class Faults:
             self._end_badly()
 
         self._world.timeline.plan(self._random.between(0.1, 0.8), works_again)
+
+    def _swap(self) -> None:
+        """The end comes just when compaction puts a segment in place; if it does so in time."""
+        disk, timeline = self._world.disk, self._world.timeline
+
+        def renamed(new: str) -> None:
+            if new.endswith(SWAP):
+                disk.renamed = None
+                timeline.plan(
+                    self._random.between(0.0, 0.003), self._random.choose((self._power, self._power, self._kill))
+                )
+
+        def tired_of_waiting() -> None:
+            if disk.renamed is renamed:
+                disk.renamed = None
+                self._plan_next()
+
+        disk.renamed = renamed
+        timeline.plan(SWAP_S_MAX, tired_of_waiting)
 
     def _end_badly(self) -> None:
         """After a fault of the disk the operator restarts the broker, one way or the other."""

@@ -20,6 +20,7 @@ from tidelog.wire.messages.create_topics import (
 )
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.wire.record import Record
@@ -146,45 +147,87 @@ class Recreator(Client):
 
 
 class IdProducer(Client):
-    """acks=all to the topic's present id (Produce 13), never again what wasn't answered."""
+    """Idempotent, acks=all, to the topic's present id (Produce 13); again until it is answered, or the topic is gone.
+
+    In each life of the topic it counts its records, and its sequence, from 0: no gap, none twice.
+    """
 
     def __init__(self, place: Place, name: str, random: SimRandom, topic: Recreator, partition: int) -> None:
         self.stopped = False
+        self.partition = partition
         self._topic = topic
-        self._partition = partition
-        self._made = 0
+        self._life: Life | None = None
+        self._producer = (-1, -1)
+        self._made = self._sequence = 0
+        self._values: list[bytes] = []
         super().__init__(place, name, random)
+
+    def label(self, life: Life) -> str:
+        """What its records in this life of the topic begin with."""
+        return f"{self.name}-{life.name}"
+
+    @property
+    def idle(self) -> bool:
+        return not self._values
 
     def connected(self, connection: ClientConnection) -> None:
         life = self._topic.life
-        if life is None or self.stopped:
+        if self._producer[0] < 0:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            connection.ask(request, InitProducerIdResponse, 22, 4, self._initialised)
+        elif life is None or (self.stopped and not self._values):
             self.later(self.connected, RETRY_S)
-            return
-        prefix = f"{life.name}:{self.name}"
-        count = self.random.choose((1, 1, 3))
-        values = [f"{prefix}:{self._made + number}".encode() for number in range(count)]
-        self._made += count
-        encoded = build([Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values])
-        data = PartitionProduceData(index=self._partition, records=memoryview(encoded))
-        request = ProduceRequest(
-            acks=-1, timeout_ms=3000, topic_data=[TopicProduceData(topic_id=life.id, partition_data=[data])]
+        else:
+            if life is not self._life:
+                self._life, self._made, self._sequence, self._values = life, 0, 0, []
+            if not self._values:
+                count = self.random.choose((1, 1, 3))
+                self._values = [f"{self.label(life)}:{self._made + n}:".encode() for n in range(count)]
+                self._made += count
+            self._send(connection, life)
+
+    def _initialised(self, response: InitProducerIdResponse) -> None:
+        if not response.error_code:
+            self._producer = response.producer_id, response.producer_epoch
+            self._sequence = 0
+        self.later(self.connected, RETRY_S)
+
+    def _send(self, connection: ClientConnection, life: Life) -> None:
+        encoded = build(
+            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in self._values],
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=self._sequence,
         )
-        gone = life.gone
+        data = PartitionProduceData(index=self.partition, records=memoryview(encoded))
+        topic = TopicProduceData(topic_id=life.id, partition_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=3000, topic_data=[topic])
+        gone, values = life.gone, self._values
 
         def answered(response: ProduceResponse) -> None:
             answer = response.responses[0].partition_responses[0]
-            code = ErrorCode(answer.error_code)
-            self.place.note(f"{self.name} {count} to {life.name}: {code.name} {answer.base_offset}")
-            if code == ErrorCode.UNKNOWN_SERVER_ERROR or (code == ErrorCode.UNKNOWN_TOPIC_ID and not life.leaving):
-                raise Violation(f"{life.name}-{self._partition} answered {code.name} to Produce")
-            if code == ErrorCode.NONE:
-                if gone:
-                    raise Violation(f"{life.name}-{self._partition} took records after it was deleted")
-                if not (self.outdated and life.name in self.place.history.powerless):
-                    self.place.history.saw_acknowledged(life.name, self._partition, answer.base_offset, values)
-            self.later(self.connected, self.random.between(0.0, 0.08))
+            self._answered(life, ErrorCode(answer.error_code), answer.base_offset, values, gone=gone)
 
         connection.ask(request, ProduceResponse, 0, BY_ID, answered)
+
+    def _answered(self, life: Life, code: ErrorCode, base_offset: int, values: list[bytes], *, gone: bool) -> None:
+        where, history = f"{life.name}-{self.partition}", self.place.history
+        self.place.note(f"{self.name} {len(values)} to {where}: {code.name} {base_offset}")
+        powerless = life.name in history.powerless
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR or (code == ErrorCode.UNKNOWN_TOPIC_ID and not life.leaving):
+            raise Violation(f"{where} answered {code.name} to Produce")
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if gone:
+                raise Violation(f"{where} took records after it was deleted")
+            if code == ErrorCode.NONE and not (self.outdated and powerless):
+                history.saw_acknowledged(life.name, self.partition, base_offset, values)
+            self._values = []
+            self._sequence += len(values)
+        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if not powerless:
+                raise Violation(f"{where} answered {code.name} to {self.name}'s sequence {self._sequence}")
+            self._producer = -1, -1  # what came before it went with the page cache
+        self.later(self.connected, self.random.between(0.0, 0.08))
 
 
 class NameConsumer(Client):
@@ -213,5 +256,5 @@ class NameConsumer(Client):
         for header in iterate(buffer):
             for record in records(buffer, header):
                 value = record.value or b""
-                if not value.startswith(life.name.encode()):
+                if life.name.encode() not in value:
                     raise Violation(f"{NAME}-{self._partition} is {life.name}, but offset {record.offset} is {value!r}")
