@@ -33,6 +33,12 @@ def test_no_committed_offset_goes_back_when_the_power_goes_again_and_again(seed:
     assert GroupsRun(seed, POWER).go().acknowledged > 0
 
 
+@pytest.mark.parametrize("seed", [4, 744])
+def test_a_broker_that_waits_or_stops_lets_time_pass(seed: int) -> None:
+    """Each of these kept itself busy: an alarm that rang too early, shards to load after the end."""
+    assert GroupsRun(seed).go().acknowledged > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(200, 400))
 def test_what_groups_promise_is_kept_for_long(seed: int) -> None:

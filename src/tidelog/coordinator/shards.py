@@ -193,7 +193,7 @@ class Shards(Generic[S, L]):
                 except KafkaError as error:
                     log.warning("%s-%d is not loaded: %s", self.topic, index, error)
             self._queue.popleft()
-        if self._queue:
+        if self._queue and not self._closed:
             self._work_later()
 
     def _step(self, index: int, loading: Loading[S, L]) -> bool:

@@ -160,7 +160,12 @@ class Band:
             self.written.append((message.topic(), message.partition(), message.offset()))
 
         if (topic, partitions) not in self._producers:
-            settings = {"bootstrap.servers": self.bootstrap, "linger.ms": 1, "log_level": 0}
+            settings = {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "log_level": 0,
+            }
             self._producers[topic, partitions] = Producer(settings)
         producer = self._producers[topic, partitions]
         for number in range(count):

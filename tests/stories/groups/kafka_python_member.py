@@ -14,7 +14,7 @@ from tests.stories.groups.diary import Diary, Options, Place
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 BATCH = 50
-POLL_MS = 50
+POLL_MS = 300
 
 
 def places(partitions: Iterable[Any]) -> list[Place]:
