@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.apis.harbour import Harbour
-from tests.apis.txn import Txn
+from tests.apis.txn import Txn, read_committed
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -33,3 +33,33 @@ def test_a_pattern_that_takes_long_holds_up_nobody() -> None:
 def test_patterns_that_are_none_or_too_large_are_refused(pattern: str) -> None:
     answer = Harbour(SETTINGS).ask(ApiKey.LIST_TRANSACTIONS, 2, {"transactional_id_pattern": pattern})
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+INDEX = "/data/accounts-0/00000000000000000000.txnindex"
+ENTRY_BYTES = 34
+
+
+def test_aborted_records_stay_unseen_when_the_power_fails_and_the_broker_is_killed_while_it_recovers() -> None:
+    """A power loss leaves zeros for the end of the transaction index, which is built again: killed before that is
+    durable, the broker builds it again once more."""
+    harbour = Harbour(SETTINGS)
+    harbour.make_topic("accounts")
+    bank = Txn(harbour)
+    assert bank.init() == 0
+    for number in range(3):
+        assert (bank.add("accounts"), bank.send("accounts", b"aborted %d" % number), bank.abort()) == (0, 0, 0)
+    harbour.pass_time(70)  # the recovery point moves, with a snapshot of the producers
+    assert harbour.partition("accounts").log.recovery_point == 6
+    assert (bank.add("accounts"), bank.send("accounts", b"aborted 3"), bank.abort()) == (0, 0, 0)
+    assert (bank.add("accounts"), bank.send("accounts", b"committed"), bank.commit()) == (0, 0, 0)
+
+    disk = harbour.kill()
+    index = disk.read_whole(INDEX)
+    assert len(index) == 4 * ENTRY_BYTES
+    disk.write_whole(INDEX, index[:-ENTRY_BYTES] + bytes(ENTRY_BYTES))
+    for _ in range(3):
+        harbour = Harbour(SETTINGS, disk=disk)
+        harbour.partition("accounts").check_leader()
+        disk = harbour.kill()
+        disk.crash()
+    assert read_committed(Harbour(SETTINGS, disk=disk), "accounts") == [b"committed"]

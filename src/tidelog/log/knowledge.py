@@ -6,6 +6,7 @@ those that recovery found in the batches above the recovery point.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.log.aborted import AbortedIndexError
@@ -104,8 +105,23 @@ def check_aborted(log: Log, recovery_point: int) -> None:
             index.truncate_to(recovery_point)
         except AbortedIndexError as error:
             log._store.report(f"{error}; building it again")
+            _forget_snapshots(log, segment.base)
             index.reset()
-            log._snapshots = [offset for offset in log._snapshots if offset <= segment.base]
+
+
+def _forget_snapshots(log: Log, base: int) -> None:
+    """Those behind `base` go, so that the batches from there on are read again.
+
+    For good, and before the index is emptied: it is durable again with the next flush, and a broker that dies before
+    must begin there, too, or readers would see what was aborted below the snapshot.
+    """
+    disk = log._store.disk
+    for offset in log._snapshots:
+        if offset > base:
+            with suppress(FileNotFoundError):
+                disk.remove(log.snapshot_path(offset))
+    disk.sync_folder(log.folder)
+    log._snapshots = [offset for offset in log._snapshots if offset <= base]
 
 
 def _remember_aborted(log: Log, segment: Segment, completed: Completed) -> None:
