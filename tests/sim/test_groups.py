@@ -33,9 +33,9 @@ def test_no_committed_offset_goes_back_when_the_power_goes_again_and_again(seed:
     assert GroupsRun(seed, POWER).go().acknowledged > 0
 
 
-@pytest.mark.parametrize("seed", [4, 744])
+@pytest.mark.parametrize("seed", [4, 744, 869])
 def test_a_broker_that_waits_or_stops_lets_time_pass(seed: int) -> None:
-    """Each of these kept itself busy: an alarm that rang too early, shards to load after the end."""
+    """An alarm that rang too early, and shards to load after the end, kept it busy; a failed sync ended its start."""
     assert GroupsRun(seed).go().acknowledged > 0
 
 

@@ -11,6 +11,7 @@ from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import SimLoop, Timeline
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.random import SimRandom
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 
 class Host(Protocol):
@@ -54,8 +55,12 @@ class BrokerProcess:
         self._host.note(f"{self.name} serves")
 
     def _failed(self, error: BaseException) -> None:
-        """A start that the disk's faults made impossible; anything else is a bug and passes through."""
-        if not isinstance(error, OSError):
+        """A start that the disk's faults made impossible; anything else is a bug and passes through.
+
+        Where the metadata log can't be synced, what the controller was to write fails as if its time were over.
+        """
+        unwritten = isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
+        if not isinstance(error, OSError) and not unwritten:
             raise error
         self._host.note(f"{self.name} doesn't start: {error}")
         self.kill()
