@@ -5,7 +5,8 @@
 
 The source is a jar or a folder of schemas. A name is an API (its request and response) or one schema. What comes out
 are facts only: names, types, versions, tags, defaults; the docstrings are left to whoever tidies the module. Versions
-that Kafka marks unstable are left out, but for those in `WANTED_THOUGH_UNSTABLE`. `tests/kafka` compares what is declared with the schemas again.
+that Kafka marks unstable are left out, but for those in `WANTED_THOUGH_UNSTABLE`. The tests compare what is declared
+with the schemas again.
 """
 
 import json

@@ -7,7 +7,7 @@ was decided is carried out from there (ending.py), and so is one that a load fin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,15 @@ from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.live import TransactionsLive
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.coordinator.txn.replay import fold, in_version
-from tidelog.coordinator.txn.state import NO_EPOCH, NO_TIMEOUT_MS, Status, TopicPartition, TransactionsState
+from tidelog.coordinator.txn.state import (
+    ENDING,
+    NO_EPOCH,
+    NO_TIMEOUT_MS,
+    Status,
+    TopicPartition,
+    Transaction,
+    TransactionsState,
+)
 from tidelog.env.promise import Promise
 from tidelog.metadata.versions import TRANSACTION_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -40,6 +48,8 @@ log = logging.getLogger("tidelog.transactions")
 
 T = TypeVar("T")
 
+RESUMED_TOGETHER = 50
+"""Ends that are gone on with in one turn of the loop, after a load."""
 FORGOTTEN_TOGETHER = 1000
 """Transactional ids that expire in one batch."""
 
@@ -185,12 +195,21 @@ class TransactionCoordinator:
         return self._asking.ask(transactional_id, decided)
 
     def _loaded(self, shard: TransactionShard) -> None:
-        for transactional_id, transaction in shard.state.transactions.items():
+        self._resume(shard, iter(shard.state.transactions.items()))
+        self._forget_later(shard)
+
+    def _resume(self, shard: TransactionShard, left: Iterator[tuple[str, Transaction]]) -> None:
+        """What was open is watched again, what was being ended goes on: some ends a turn, there may be thousands."""
+        begun = 0
+        for transactional_id, transaction in left:
             if transaction.status == Status.ONGOING:
                 self._deadlines.watch(shard, transactional_id)
-            else:
+            elif transaction.status in ENDING:
                 self._ending.begin(shard, transactional_id)
-        self._forget_later(shard)
+                begun += 1
+                if begun == RESUMED_TOGETHER:
+                    shard.schedule(0, partial(self._resume, shard, left))
+                    return
 
     def _forget_later(self, shard: TransactionShard) -> None:
         interval_ms = self._config().transaction_remove_expired_transaction_cleanup_interval_ms
