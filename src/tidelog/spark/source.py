@@ -113,20 +113,16 @@ class TopicReader(_Reading, DataSourceReader):
             lookup = Lookup(options, cluster)
             start, end = lookup.start(options.start), lookup.end(options.end)
             places = [place for place in end if narrowed.keeps(*place)]
+            start, end = {place: start[place] for place in places}, {place: end[place] for place in places}
+            if "offsets" in (options.start.kind, options.end.kind):
+                start, end, losses = plan.available(start, end, lookup.earliest(places), lookup.latest(places))
+                _settle(options, losses)
             if narrowed.since_ms is not None:
                 since = lookup.first_since(places, narrowed.since_ms)
-                start = {place: max(start[place], since[place]) for place in places}
-            earliest, latest = lookup.earliest(places), lookup.latest(places)
-        start = {place: max(start[place], narrowed.first_offset) for place in places}
+                start = {place: max(offset, since[place]) for place, offset in start.items()}
+        start = {place: max(offset, narrowed.first_offset) for place, offset in start.items()}
         if narrowed.end_offset is not None:
-            end = {place: min(end[place], narrowed.end_offset) for place in places}
-        end = {place: end[place] for place in places}
-        if options.start.kind == "offsets" or options.end.kind == "offsets":
-            start = {
-                place: max(start[place], earliest[place]) if narrowed.first_offset else start[place] for place in places
-            }
-            start, end, losses = plan.available(start, end, earliest, latest)
-            _settle(options, losses)
+            end = {place: min(offset, narrowed.end_offset) for place, offset in end.items()}
         return self._tasks(start, end) or [_NOTHING]
 
 
@@ -187,7 +183,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def prepareForTriggerAvailableNow(self) -> None:
         lookup = self._lookup()
-        self._until = lookup.latest(lookup.places())
+        self._until = self._latest = lookup.latest(lookup.places())
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         low, high = plan.from_json(start), plan.from_json(end)

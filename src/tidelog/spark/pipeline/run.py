@@ -26,6 +26,8 @@ def session(pipeline: Pipeline, master: str | None) -> Any:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise NoSpark("Spark needs Java 17: apt-get install openjdk-17-jre-headless")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has to reach this one
     from pyspark.sql import SparkSession
 
     settings = {
