@@ -63,3 +63,36 @@ def test_aborted_records_stay_unseen_when_the_power_fails_and_the_broker_is_kill
         disk = harbour.kill()
         disk.crash()
     assert read_committed(Harbour(SETTINGS, disk=disk), "accounts") == [b"committed"]
+
+
+def open_many(harbour: Harbour, count: int) -> list[Txn]:
+    harbour.make_topic("accounts")
+    found = [Txn(harbour, f"bank-{number}") for number in range(count)]
+    for bank in found:
+        assert (bank.init(), bank.add("accounts"), bank.send("accounts", b"open")) == (0, 0, 0)
+    return found
+
+
+def test_many_transactions_that_time_out_together_are_aborted_a_few_at_a_time() -> None:
+    harbour = Harbour(SETTINGS)
+    banks = open_many(harbour, 250)
+    harbour.pass_time(60.002)
+    states = [bank.state for bank in banks]
+    assert 0 < states.count("Ongoing") < 250, "others have had their turn"
+    harbour.pass_time(1)
+    assert {bank.state for bank in banks} == {"CompleteAbort"}
+    assert harbour.partition("accounts").log.producers.first_unstable == -1
+
+
+def test_many_ends_that_a_kill_interrupted_are_gone_on_with() -> None:
+    harbour = Harbour(SETTINGS)
+    banks = open_many(harbour, 250)
+    for bank in banks:
+        harbour.send(ApiKey.END_TXN, 3, bank.end_fields(commit=True))
+    harbour = Harbour(SETTINGS, disk=harbour.kill())
+    for bank in banks:
+        bank.harbour = harbour
+        bank.find()
+    harbour.pass_time(5)
+    assert {bank.state for bank in banks} == {"CompleteCommit"}
+    assert read_committed(harbour, "accounts") == [b"open"] * 250

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.transactions")
 
 RETRY_MS = 1000
+ABORTED_TOGETHER = 50
+"""In one turn of the loop: thousands may be due at once, of a job that died."""
 
 
 class Deadlines:
@@ -48,7 +50,7 @@ class Deadlines:
     def _look(self, shard: TransactionShard) -> None:
         shard.live.timer = None
         now_ms = shard.clock.now_ms()
-        for transactional_id in shard.live.due(now_ms):
+        for transactional_id in shard.live.due(now_ms, ABORTED_TOGETHER):
             transaction = shard.machine.newest.transactions.get(transactional_id)
             if transaction is None or transaction.status != Status.ONGOING:
                 continue

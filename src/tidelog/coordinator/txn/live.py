@@ -48,10 +48,10 @@ class TransactionsLive:
         heappush(self._deadlines, (deadline_ms, transactional_id))
         return self._deadlines[0][1] == transactional_id
 
-    def due(self, now_ms: int) -> list[str]:
-        """The ids whose deadlines are past; they are no longer watched."""
+    def due(self, now_ms: int, most: int) -> list[str]:
+        """The first ids whose deadlines are past; they are no longer watched."""
         found: list[str] = []
-        while self._deadlines and self._deadlines[0][0] < now_ms:
+        while self._deadlines and self._deadlines[0][0] < now_ms and len(found) < most:
             found.append(heappop(self._deadlines)[1])
         self._watched.difference_update(found)
         return found
