@@ -254,6 +254,21 @@ def test_an_old_topic_s_records_are_not_the_next_one_s_when_the_power_brought_it
     assert [name for name in sim.disk.list_folder(ROOT) if name.endswith("-stray")]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_folder_that_was_named_again_keeps_its_name(seed: int) -> None:
+    """The first crash left an empty folder, without a name."""
+    sim = Shore(SimDisk(SimRandom(seed)))
+    folder = sim.log().folder
+    sim.disk.make_folders(folder)
+    sim.kill()
+    log = sim.log()
+    append(log, b"a")
+    sim.commit(log)
+    sim.power_loss()
+    assert values(sim.log()) == [(0, b"a")]
+    sim.loop.kill()
+
+
 def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: Shore) -> None:
     """The new topic's first write had the offsets of the deleted one fall, and not all files could be written."""
     log = picky.log()

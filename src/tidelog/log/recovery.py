@@ -433,4 +433,4 @@ def name_topic(log: Log, *, new: bool = False) -> None:
     elif file.read(0, len(wanted) + 1) != wanted:
         file.truncate(0)
         file.append(wanted)
-        log._new_names = True
+        log._new_names = log._new_folder = True  # the first sync is that of this file too

@@ -23,6 +23,7 @@ from tidelog.raft.snapshot import (
     write_snapshot,
 )
 from tidelog.raft.voters import VoterSet
+from tidelog.wire.errors import KafkaError
 
 _logger = logging.getLogger(__name__)
 
@@ -108,7 +109,10 @@ class Checkpointer:
         self.snapshots.append(snapshot)
         if not self._stopped:
             self._restart_timer()
-            self._clean()
+            try:
+                self._clean()
+            except (OSError, KafkaError) as failure:  # what stays is too much, not too little
+                _logger.error("old checkpoints in %s could not be removed: %s", self._folder, failure)
 
     def _clean(self) -> None:
         """Delete the oldest checkpoints, and the log below the next, while there is more than retention wants."""

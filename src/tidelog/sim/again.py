@@ -72,7 +72,13 @@ class NameDeleter(Client):
 
 class AgainRun(Voyage):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
-        super().__init__(seed, "again", History(), {}, faults)
+        random = SimRandom(seed).fork("again settings")
+        settings = {  # the metadata is written down again and again, and the log before it goes
+            "metadata.log.max.snapshot.interval.ms": str(random.choose((100, 400, 3_600_000))),
+            "metadata.log.max.record.bytes.between.snapshots": str(random.choose((300, 2000, 20_000_000))),
+            "metadata.max.retention.bytes": str(random.choose((1000, 5000, 100_000_000))),
+        }
+        super().__init__(seed, "again", History(), settings, faults)
         self._topic: Recreator
         self._producers: list[IdProducer] = []
         self._sessions: list[SessionConsumer] = []
