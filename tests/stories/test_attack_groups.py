@@ -58,7 +58,7 @@ def test_a_partition_named_a_thousand_times_is_told_once(version: int) -> None:
     assert commit(broker, {0: 7}, metadata="m" * 4000) == {0}
     topic_id = broker.services.metadata.image.topics[TOPIC].id
     named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
-    group = {"group_id": "crew", "topics": [{**named, "partition_indexes": [0] * 10}] * 100}
+    group = {"group_id": "crew", "topics": [{**named, "partition_indexes": [0] * 20}] * 100}
     fields = group if version < 8 else {"groups": [group]}
     answer = ask_in_time(broker, ApiKey.OFFSET_FETCH, version, fields).response
     found = answer.topics if version < 8 else answer.groups[0].topics

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (key 69): epochs, assignor and members of groups of the consumer protocol (KIP-848).
 
 A group that isn't there, or is a classic one, is answered with GROUP_ID_NOT_FOUND, upon which clients ask
-DescribeGroups. v1 tells whether a member speaks the classic protocol. A group that is named twice is described once.
+DescribeGroups. v1 tells whether a member speaks the classic protocol. A group that is named again and
+again is described once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.apis.nodes import GROUP_OPERATIONS
+from tidelog.apis.repeats import bounded
 from tidelog.coordinator.group.consumer.describe import described
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = [_described(context, group_id) for group_id in dict.fromkeys(request.group_ids)]
+    groups = [_described(context, group_id) for group_id in bounded(request.group_ids, str)]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:

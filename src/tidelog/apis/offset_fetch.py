@@ -5,14 +5,15 @@ error for the whole group, in v1 each partition repeats it; v7 can ask for stabl
 on their way and answers UNSTABLE_OFFSET_COMMIT where a transaction is open; v8 takes many groups; v9 members say who
 they are; v10 names topics by id.
 
-A group, topic or partition that is named twice is answered once: with metadata of some kilobytes an answer would grow
-out of bounds otherwise.
+What is named again and again isn't answered as often (`repeats`): with metadata of some kilobytes an answer would grow
+out of bounds.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.apis.repeats import bounded
 from tidelog.coordinator.group.lookup import NO_OFFSET, Asked, FoundTopic, fetch
 from tidelog.env.promise import Promise, gather
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -40,19 +41,12 @@ FIRST_WITH_TOPIC_IDS = 10
 
 def handle(context: Context, request: OffsetFetchRequest) -> Promise[OffsetFetchResponse]:
     many = context.version >= FIRST_WITH_MANY_GROUPS
-    groups = _each_once(request.groups) if many else [_only_group(request)]
+    groups = bounded(request.groups, lambda group: group.group_id) if many else [_only_group(request)]
     promises = [_fetch(context, group, request.require_stable) for group in groups]
     every = gather(promises).map(lambda done: [promise.result() for promise in done])
     if many:
         return every.map(lambda answers: OffsetFetchResponse(groups=answers))
     return every.map(lambda answers: _old_form(answers[0]))
-
-
-def _each_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    first: dict[str, OffsetFetchRequestGroup] = {}
-    for group in groups:
-        first.setdefault(group.group_id, group)
-    return list(first.values())
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -98,20 +92,23 @@ def _named(
     """What is asked for, by name (None: everything), and the answers to ids that no topic has."""
     if group.topics is None:
         return None, []
-    named: dict[tuple[str, bytes], dict[int, None]] = {}
-    for topic in group.topics:
-        name = ("", topic.topic_id) if by_id else (topic.name, ZERO_UUID)
-        named.setdefault(name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = bounded(group.topics, lambda topic: topic.topic_id if by_id else topic.name)
+    if not by_id:
+        return [(topic.name, ZERO_UUID, _indexes(topic)) for topic in topics], []
     asked: list[tuple[str, bytes, list[int]]] = []
     unknown: list[OffsetFetchResponseTopics] = []
-    for (name, topic_id), indexes in named.items():
-        known = image.topics_by_id.get(topic_id) if by_id else None
-        if not by_id or known is not None:
-            asked.append((name if known is None else known.name, topic_id, list(indexes)))
+    for topic in topics:
+        known = image.topics_by_id.get(topic.topic_id)
+        if known is not None:
+            asked.append((known.name, topic.topic_id, _indexes(topic)))
         else:
-            partitions = [_partition(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
-            unknown.append(OffsetFetchResponseTopics(topic_id=topic_id, partitions=partitions))
+            partitions = [_partition(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
     return asked, unknown
+
+
+def _indexes(topic: OffsetFetchRequestTopics) -> list[int]:
+    return bounded(topic.partition_indexes, lambda index: index)
 
 
 def _with_ids(image: ClusterImage, found: list[FoundTopic]) -> list[FoundTopic]:
