@@ -31,7 +31,7 @@ def broker() -> Iterator[Broker]:
 
 
 def filled(broker: Broker, topic: str, count: int, partitions: int = 1, **settings: object) -> str:
-    Admin(broker.bootstrap).create_topic(topic, partitions)
+    Admin(broker.bootstrap).create_topic(topic, partitions, configs={"retention.ms": "-1"})  # records are from 1970
     producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
     for number in range(count):
         producer.produce(topic, b"value-%d" % number, partition=number % partitions, timestamp=1000 + number)

@@ -20,7 +20,7 @@ counter = iter(range(1000))
 @pytest.fixture
 def topic(broker: Broker) -> str:
     name = f"orders-{next(counter)}"
-    Admin(broker.bootstrap).create_topic(name, 3)
+    Admin(broker.bootstrap).create_topic(name, 3, configs={"retention.ms": "-1"})  # records here are from 1970
     return name
 
 
