@@ -88,9 +88,5 @@ ALLOWED: tuple[Difference, ...] = (
     Difference("What is not served is not advertised", unserved_or_telemetry),
     Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
     Difference("A time is looked for in every segment", found_further_on),
-    Difference(
-        "A group or partition that OffsetFetch, DescribeGroups or ConsumerGroupDescribe names twice is answered once",
-        at(r"DESCRIBE\w* v\d+ twice", "groups$"),
-    ),
     Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),
 )
