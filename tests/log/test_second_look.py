@@ -300,6 +300,23 @@ def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: Shore) -> N
     assert (log.offline, log.log_start, log.log_end) == (None, 10, 30)
 
 
+def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: Shore) -> None:
+    """The flush that was to move the point had written its index entry."""
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log(index_interval_bytes="0")
+    fill(log, 8)
+    sim.flush(log)
+    append(log, b"torn")
+    (job,) = sim.store.upkeep.prepare([log])
+    sim.loop.kill()
+    flush.Saving(sim.disk, [job])._write(0, job)
+    sim.disk.flip_bit(f"{log.folder}/{FIRST}.log", log.size_bytes() - 1, log.size_bytes())
+    sim.start()
+    log = sim.log(index_interval_bytes="0")
+    assert (log.offline, log.log_end) == (None, 8)
+    assert append(log, b"next") == 8
+
+
 def test_without_the_recovery_points_only_the_last_segment_is_cut(sim: Shore) -> None:
     log = sim.log(**SMALL)
     fill(log, 60)

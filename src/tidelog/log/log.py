@@ -291,7 +291,7 @@ class Log(ReadableLog):
         if new:
             self._store.claim(self)
             disk.make_folders(folder)
-            self._new_folder = True
+        self._new_folder = True  # its name, and whose it is, are made durable with the first write
         recovery.name_topic(self, new=new)
 
     def _begin_segment(self, base: int, now_ms: int) -> Segment:

@@ -41,6 +41,8 @@ def load(log: Log, *, clean: bool, recovery_point: int | None, log_start: int, l
     log._segments = [Segment(log.folder, base, now_ms) for base in found.bases]
     log._snapshots = found.snapshots
     log.has_aborted = found.aborted
+    if not clean:
+        log._new_names = log._new_folder = True  # whether the names were made durable, nobody knows any more
     if not log._segments:
         _load_empty(log, found, recovery_point or 0, log_start)
         return
@@ -192,7 +194,10 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
             log._segments[-1].size,
             f"the log ends at offset {next_offset}, but records up to {recovery_point} were made durable",
         )
-    _become_last(log, log._segments[-1])
+    last_one = log._segments[-1]  # perhaps since what was behind it went
+    log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment is not last_one]
+    log._sealed_unsaved = [pair for pair in log._sealed_unsaved if pair[0] is not last_one]
+    _become_last(log, last_one)
     knowledge.find_epochs(log, found_epochs)
     knowledge.check_aborted(log, recovery_point)
     # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it.
@@ -200,7 +205,6 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
         if offset > recovery_point:
             store.disk.remove(log.snapshot_path(offset))
     log._snapshots = [offset for offset in log._snapshots if offset <= recovery_point]
-    log._new_names = log._new_folder = True  # whether the names were made durable, nobody knows any more
     if next_offset > recovery_point or log._sealed_unsaved:
         log.touch()
 
@@ -253,7 +257,7 @@ def _was_compacted(log: Log, segment: Segment) -> bool:
     Compaction stays below the recovery point that is saved, unless the log was cut since; Apache Kafka's doesn't.
     """
     clean_end = log._store.clean_end(log)
-    if segment.base < clean_end or (segment.base == clean_end and not segment.size):
+    if segment.base < clean_end:
         return True
     if not log.config.compacts:
         return False
@@ -281,7 +285,7 @@ def _scan(
     check: bool,
     found_epochs: list[tuple[int, int]] | None = None,
 ) -> int:
-    """Go through the segment from its last index entry at or below offset `trusted`; the offset behind it.
+    """Go through the segment from its last index entry below offset `trusted`; the offset behind it.
 
     Fills in size, indexes and timestamps, and adds (leader epoch, offset) where a new epoch begins. Where BadBatch is
     raised they stand for what came before it.
@@ -319,7 +323,7 @@ def _scan(
 
 
 def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int) -> tuple[int, int]:
-    """Load the indexes up to offset `trusted`. (position, least offset) of the batch from which to read on."""
+    """Load the indexes below offset `trusted`. (position, least offset) of the batch from which to read on."""
     offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
     segment.offsets, segment.times, segment.sealed = offsets, times, None
     segment.max_timestamp, segment.max_timestamp_offset = -1, segment.base
@@ -329,7 +333,7 @@ def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int)
     except FileNotFoundError:
         sound = False
     if trusted < NEVER:
-        offsets.truncate(trusted + 1)
+        offsets.truncate(trusted)  # the batch that begins there may be torn
     if sound and offsets:
         indexed, position = segment.base + offsets.offsets[-1], offsets.positions[-1]
         header = disk.open(segment.stem + LOG).read(position, HEADER_BYTES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
+from tidelog.log.checkpoints import PARTITION_METADATA
 from tidelog.log.commit import missing
 from tidelog.log.compaction.cleaner import Cleaner
 from tidelog.log.flush import Postponed
@@ -153,7 +154,10 @@ class Upkeep:
             self.forget(log)
             if log.offline is None and log.segments:
                 try:
-                    jobs.append(flush.prepare(log, closing=closing))
+                    job = flush.prepare(log, closing=closing)
+                    if job.new_folder:  # whose it is has to be durable before anything in it
+                        job.files.append(f"{job.folder}/{PARTITION_METADATA}")
+                    jobs.append(job)
                 except (OSError, BadBatch, KafkaError) as error:
                     log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
         return jobs
