@@ -66,6 +66,7 @@ def test_counts_and_sums_are_equal_to_the_last_digit(tmp_path: Path) -> None:
         for victim in ("driver", "broker", "driver", "driver"):
             driver = start(file, broker)
             wait_for_batches(file.parent / "state", driver)
+            assert driver.poll() is None, (file.parent / "driver.log").read_text()[-3000:]
             time.sleep(chance.uniform(0.0, 3.0))
             if victim == "broker":
                 broker.kill()

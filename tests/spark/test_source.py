@@ -92,6 +92,10 @@ def test_a_topic_is_a_table(read: Callable[..., Any], fill: Callable[..., None],
     assert rows[8].headers is None
 
 
+def test_an_empty_topic_is_an_empty_table(read: Callable[..., Any]) -> None:
+    assert read().count() == 0
+
+
 def test_offsets_and_times_bound_a_table(read: Callable[..., Any], fill: Callable[..., None], topic: str) -> None:
     fill(0, 30)
     some = read(

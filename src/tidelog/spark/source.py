@@ -39,6 +39,8 @@ class TaskRanges(InputPartition):
 
     @property
     def name(self) -> str:
+        if not self.ranges:
+            return "nothing"
         first, last = self.ranges[0], self.ranges[-1]
         return f"{first.topic}-{first.partition}-{first.start}-{last.topic}-{last.partition}-{last.end}"
 

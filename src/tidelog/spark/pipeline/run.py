@@ -77,6 +77,7 @@ def run(
     if not pipeline.streams:
         _run_still(pipeline, tables, tell)
         return
+    _warm(pipeline, spark)
     queries: dict[str, Any] = {}
     try:
         for name, sink in pipeline.sinks:
@@ -91,6 +92,18 @@ def run(
     finally:
         for query in queries.values():
             query.stop()
+
+
+def _warm(pipeline: Pipeline, spark: Any) -> None:
+    """Run one small task before several queries start at once.
+
+    Spark fills a map of the data source when its first task runs, and fails other queries that are being sent out then
+    ("Task not serializable: Illegal size of collection").
+    """
+    topics = [topic for source in pipeline.sources.values() for topic in source.get("topics", ())]
+    if topics:
+        reading = spark.read.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
+        reading.option("subscribe", topics[0]).option("endingTimestamp", "0").load().count()
 
 
 def _start_letters(pipeline: Pipeline, name: str, sink: dict[str, Any], letters: Any, once: bool) -> Any:
