@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.log import recovery
+from tidelog.log.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
     from tidelog.log.log import Log
@@ -33,6 +34,9 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.log_start = min(log.log_start, offset)
     if rest_end < offset:  # compaction took what was before it: an empty segment tells where the log goes on
         log.roll_at_end(log._store.clock.now_ms())
+        log.file_of(segment).sync()
+        log._store.disk.write_whole(log.snapshot_path(offset), encode_snapshot(log.producers.items()))
+        log._snapshots = sorted({*log._snapshots, offset})  # with it recovery knows that nothing was lost between
     log.touch()
     return True
 
