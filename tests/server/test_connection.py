@@ -213,6 +213,31 @@ def test_reading_stops_while_the_client_takes_no_answers(pair):
     assert b"".join(pair.answers()) == b"z" * 200_000 * len(pair.host.seen)
 
 
+def test_after_a_large_frame_any_may_come(pair):
+    """The next is received into a buffer as large: it may be smaller, larger, several, or cut anywhere."""
+    sizes = (1 << 20, 1 << 20, 5, 1 << 20, 400_000, 500_000, 3 << 20, 1 << 20, 70_000, 1 << 20)
+    frames = [b"now:" + bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    for frame in frames:
+        pair.send(framed(frame))
+    pair.send(framed(frames[0]))
+    pair.send(framed(frames[2]) * 3 + framed(frames[8]))
+    pair.send(framed(frames[0]))
+    for byte in framed(frames[2]):
+        pair.send(bytes([byte]))
+    expected = [*frames, frames[0], frames[2], frames[2], frames[2], frames[8], frames[0], frames[2]]
+    assert pair.answers() == [frame[4:] for frame in expected]
+    assert pair.host.buffers.lent_bytes == 0
+
+
+def test_a_length_out_of_bounds_is_told_after_a_large_frame_too(pair):
+    pair.send(framed(b"none:" + bytes(1 << 20)) * 2)
+    pair.send(struct.pack(">i", 9 << 20) + b"x")
+    pair.turn()
+    assert pair.host.gone
+    assert pair.host.reason
+    assert pair.host.buffers.lent_bytes == 0
+
+
 def test_without_memory_for_a_large_frame_the_connection_waits(pair):
     pair.host.buffers.bytes_max = 1
     pair.host.buffers.lent_bytes = 1

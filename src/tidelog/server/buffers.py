@@ -36,6 +36,11 @@ class Buffers:
             return self._lend(whole)
         return self._lend(min(whole, _power_of_two(max(FIRST_BYTES, GROWTH * have))))
 
+    def lend_ready(self, frame_bytes: int) -> memoryview | None:
+        """A buffer for all of such a frame, where the pool has one and memory isn't short."""
+        whole = _power_of_two(frame_bytes)
+        return self._lend(whole) if self._pool.get(whole) and not self.exhausted() else None
+
     def grow(self, buffer: memoryview, filled: int, frame_bytes: int) -> memoryview:
         """A larger buffer with the same first `filled` bytes; the old one is taken back."""
         larger = self._lend(min(GROWTH * len(buffer), _power_of_two(frame_bytes)))

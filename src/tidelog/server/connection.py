@@ -28,8 +28,9 @@ log = logging.getLogger("tidelog.server")
 LARGE_FRAME_BYTES = 64 * 1024
 LARGE_ANSWER_BYTES = 16 * 1024
 ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
-# After a frame of a megabyte another is likely: receive its head only, the rest straight into its buffer, which saves a
-# quarter of the cost; those that nearly fit into the shared buffer are cheaper received there.
+# After a frame of a megabyte another is likely: receive it straight into a buffer as large or, where the pool has none,
+# its head only and then the rest, which saves a quarter of the cost; those that nearly fit into the shared buffer are
+# cheaper received there.
 PEEK_AFTER_BYTES = 384 * 1024
 PEEK_BYTES = 4096
 
@@ -185,6 +186,9 @@ class Connection:
         elif left:
             shared[: len(left)] = left
             space = shared[len(left) :]
+        elif self._peek and (ahead := self._host.buffers.lend_ready(self._frame_bytes)) is not None:
+            self._read_ahead(ahead)
+            return
         else:
             space = shared[:PEEK_BYTES] if self._peek else shared
         try:
@@ -203,6 +207,36 @@ class Connection:
             else:
                 self._left = b""
                 self._take(shared, 0, len(left) + count)
+        except Exception as error:
+            self._failed(error)
+
+    def _read_ahead(self, buffer: memoryview) -> None:
+        """Receive into a buffer for a frame as large as the last one: mostly it is."""
+        buffers = self._host.buffers
+        try:
+            count = self.sock.recv_into(buffer[: self._frame_bytes])
+        except BlockingIOError:
+            buffers.give_back(buffer)
+            return
+        except OSError:
+            count = 0
+        if not count:
+            buffers.give_back(buffer)
+            self.close()
+            return
+        self.active = True
+        try:
+            size: int = _read_size(buffer)[0] + 4 if count >= 4 else 0
+            if count <= size <= self._host.frame_bytes_max and size > LARGE_FRAME_BYTES:
+                self._frame = buffer
+                self._frame_bytes = size
+                self._frame_filled = 0
+                self._fill_frame(buffer, count)
+                return
+            try:
+                self._take(buffer, 0, count)
+            finally:
+                buffers.give_back(buffer)
         except Exception as error:
             self._failed(error)
 
