@@ -3,9 +3,9 @@
 While a log is synced, requests for it gather for the next sync. A sync covers what was written when it began: whatever
 comes later waits for the next one. Logs are synced beside each other, each by a thread: one after the other, each waits
 for its own turn of disk and scheduler (measured with 200 B in each of n files on a busy machine, ext4 without a
-journal, n = 2 / 4 / 8: one after the other 5.6 / 12 / 23 ms, beside each other 0.5 / 0.6 / 0.8 ms). Many at once are cheaper by one `syncfs` (1 KB in each of 100 / 1,000 files: fdatasync
-in 8 threads 7 / 57 ms, one syncfs 1.0 / 5.8 ms), which also writes whatever else is dirty there, so that nothing
-runs beside it.
+journal, n = 2 / 4 / 8: one after the other 5.6 / 12 / 23 ms, beside each other 0.5 / 0.6 / 0.8 ms). Many at once are
+cheaper by one `syncfs` (1 KB in each of 100 / 1,000 files: fdatasync in 8 threads 7 / 57 ms, one syncfs 1.0 / 5.8 ms),
+which also writes whatever else is dirty there, so that nothing runs beside it.
 
 A failed sync takes its logs offline: what the operating system dropped then can't be told, and asking again would be
 answered as if nothing had happened. That holds between two syncs at the same time too: the flush that moves recovery
