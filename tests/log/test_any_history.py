@@ -72,6 +72,8 @@ class Life:
     topic_id: bytes
     settings: dict[str, str]
     values: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    ghosts: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    """What is being cut off: until that is done it may come back."""
     durable: int = 0
     start: int = 0
     start_max: int = 0
@@ -124,6 +126,7 @@ class History:
                     (self.crash, 4),
                     (self.stop, 1),
                     (self.trouble, 1),
+                    (self.truncate, 1),
                 )
             )
             if self.random.chance(0.05):
@@ -163,7 +166,8 @@ class History:
         if not sender.open:
             return
         commit = self.random.chance(0.5)
-        end(self.log, Producer(sender.id, sender.epoch, 0), commit=commit, now_ms=self.shore.now_ms())
+        marker = end(self.log, Producer(sender.id, sender.epoch, 0), commit=commit, now_ms=self.shore.now_ms())
+        self.life.values.pop(marker, None)
         sender.open = False
 
     def commit(self) -> None:
@@ -200,6 +204,21 @@ class History:
         self.shore.store.delete("tide", 0, self.life.topic_id)
         self.life = self._new_life()
         self.log = self._open()
+
+    def truncate(self) -> None:
+        """As a follower does, at the beginning of a batch."""
+        life, log = self.life, self.log
+        self.note_durable()
+        bases = [log.log_end]
+        for number, segment in enumerate(log.segments):
+            log.look(segment, number)
+            bases += [header.base_offset for header in iterate(log.file_of(segment).read(0, segment.size))]
+        offset = self.random.choose([base for base in bases if base >= life.start_max] or [log.log_end])
+        life.durable = min(life.durable, offset)
+        life.ghosts = dict(life.values)
+        log.truncate_to(offset)
+        life.ghosts = {}
+        self._forget_from(offset)
 
     def trouble(self) -> None:
         """Soon a sync fails, or the disk is full."""
@@ -256,6 +275,8 @@ class History:
         assert life.start <= log.log_start <= life.start_max, f"{log} starts between {life.start} and {life.start_max}?"
         found, committed = self._read()
         for offset, value in found.items():
+            if life.ghosts.get(offset) == value:
+                life.values[offset] = value
             assert life.values[offset] == value, f"{log}: offset {offset} is {value!r}, not {life.values[offset]!r}"
         if not life.compacted:
             wanted = {offset for offset in life.values if log.log_start <= offset < log.log_end}
@@ -263,6 +284,7 @@ class History:
             if all_of_it:
                 assert log.log_end > max(life.values, default=-1), f"{log} lost the end of {max(life.values)}"
         began_before = log.segments and 0 <= log.producers.first_unstable < log.segments[0].base
+        life.ghosts = {}
         shown = committed if began_before else self._committed()
         assert committed == shown, f"{log}: {sorted(committed ^ shown)} of {sorted(found)} are aborted, or not"
         self._forget_from(log.log_end)

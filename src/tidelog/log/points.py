@@ -124,6 +124,7 @@ class Points:
         self.memory = OffsetsFile(env, f"{root}/{MEMORY_END}", report)
         self.cleaner = OffsetsFile(env, f"{root}/{CLEANER}", report)
         self._fallen = OffsetsFile(env, f"{root}/{FALLEN}", report)
+        self._falls: dict[Key, object] = {}  # tells a fall from an earlier one to the same offset
         self._disk = env.disk
 
     @property
@@ -150,6 +151,7 @@ class Points:
     def fall(self, key: Key, offset: int) -> None:
         """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
         self._fallen.put(key, offset)
+        self._falls[key] = object()
         self._fallen.save_now()
         for file in self._falling:
             if file.offsets.get(key, 0) > offset:
@@ -163,14 +165,14 @@ class Points:
     def settle(self) -> Promise[None]:
         """Have the other files hold what fell, then forget it; failed where one of them couldn't be written."""
         settled: Promise[None] = Promise()
-        fallen = dict(self._fallen.offsets)
+        falls = dict(self._falls)
         saved = [file.save() for file in self._falling]
 
         def done(_: object) -> None:
             try:
                 for promise in saved:
                     promise.result()
-                self._forget(fallen)
+                self._forget(falls)
             except OSError as error:
                 settled.fail(error)
             else:
@@ -181,12 +183,14 @@ class Points:
 
     def settled(self) -> None:
         """All files were just written."""
-        self._forget(dict(self._fallen.offsets))
+        self._forget(self._falls)
 
-    def _forget(self, fallen: dict[Key, int]) -> None:
+    def _forget(self, falls: dict[Key, object]) -> None:
         """The other files hold these. Durably: or else they would count again after what comes next."""
-        held = [key for key, offset in fallen.items() if self._fallen.offsets.get(key) == offset]
-        for key in held:
+        fallen = self._fallen.offsets
+        kept: dict[Key, int] = {}
+        for key in [key for key in fallen if falls.get(key) is self._falls.get(key)]:
+            kept[key] = fallen[key]
             self._fallen.drop(key)
         try:
             if self._fallen.offsets:
@@ -195,9 +199,10 @@ class Points:
                 self._disk.remove(f"{self.root}/{FALLEN}")
                 self._disk.sync_folder(self.root)
         except OSError:
-            for key in held:
-                self._fallen.offsets.setdefault(key, fallen[key])
+            fallen.update(kept)
             raise
+        for key in kept:
+            self._falls.pop(key, None)
 
     def claim(self, key: Key) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""

@@ -159,11 +159,14 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
     number = first = log._segment_number(recovery_point)
     next_offset = log._segments[number].base
     found_epochs: list[tuple[int, int]] = []
+    kept = set[int]()  # the snapshots there tell the next start, too, that nothing is missing before them
     while number < len(log._segments):
         segment = log._segments[number]
-        if number > first and segment.base != next_offset and not _goes_on(log, number, next_offset, recovery_point):
-            store.disk.sync_folder(log.folder)
-            continue
+        if number > first and segment.base != next_offset:
+            if not _goes_on(log, number, next_offset, recovery_point):
+                store.disk.sync_folder(log.folder)
+                continue
+            kept.add(segment.base)
         last = number + 1 == len(log._segments)
         try:
             next_offset = _scan(log, segment, recovery_point, check=True, found_epochs=found_epochs)
@@ -202,7 +205,7 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
     knowledge.check_aborted(log, recovery_point)
     # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it.
     for offset in log._snapshots:
-        if offset > recovery_point:
+        if offset > recovery_point and offset not in kept:
             store.disk.remove(log.snapshot_path(offset))
     log._snapshots = [offset for offset in log._snapshots if offset <= recovery_point]
     if next_offset > recovery_point or log._sealed_unsaved:
@@ -270,8 +273,8 @@ def _was_compacted(log: Log, segment: Segment) -> bool:
 
 
 def _drop_behind(log: Log, number: int) -> None:
-    """What comes behind a cut belongs to a time that was never acknowledged."""
-    for segment in log._segments[number:]:
+    """What comes behind a cut was never acknowledged. The last one goes first: a crash in between leaves no hole."""
+    for segment in reversed(log._segments[number:]):
         log._store.files.forget(segment)
         log._store.remove_segment(segment)
     del log._segments[number:]

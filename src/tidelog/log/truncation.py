@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.log import recovery
@@ -25,8 +26,11 @@ def truncate_to(log: Log, offset: int) -> bool:
     found = log._position(segment, offset)
     rest_end = recovery.end_of_batches(log, segment, offset)
     _fall_back(log, offset, rest_end)
-    log.forget_segments(log.segments[number + 1 :])
-    log.file_of(segment).truncate(segment.size if found is None else found[0])
+    log.forget_segments(log.segments[:number:-1])  # the last one first: a crash in between leaves no hole
+    log._store.disk.sync_folder(log.folder)  # what goes must not come back behind the cut, or beside what is new
+    file = log.file_of(segment)
+    file.truncate(segment.size if found is None else found[0])
+    file.sync()
     recovery.reopen_last(log, segment)
     segment.aborted(log._store.disk).truncate_to(offset)
     log.epochs.truncate_from_end(offset)
@@ -34,7 +38,6 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.log_start = min(log.log_start, offset)
     if rest_end < offset:  # compaction took what was before it: an empty segment tells where the log goes on
         log.roll_at_end(log._store.clock.now_ms())
-        log.file_of(segment).sync()
         log._store.disk.write_whole(log.snapshot_path(offset), encode_snapshot(log.producers.items()))
         log._snapshots = sorted({*log._snapshots, offset})  # with it recovery knows that nothing was lost between
     log.touch()
@@ -46,8 +49,9 @@ def start_at(log: Log, offset: int, now_ms: int) -> None:
     _fall_back(log, offset, offset)
     log.epochs.clear()
     log.log_start = log.log_end = log.durable_end = log.recovery_point = log._synced_end = offset
-    log.forget_segments(list(log.segments))
+    log.forget_segments(log.segments[::-1])
     log._make_folder()
+    log._store.disk.sync_folder(log.folder)
     log._begin_segment(offset, now_ms)
     log._store.start_moved(log)
     log.touch()
@@ -64,7 +68,7 @@ def _fall_back(log: Log, offset: int, rest_end: int) -> None:
         log.recovery_point = rest_end
         log._store.save_recovery_point(log)
     log._generation += 1
-    log._new_names = True  # segments that went must not come back beside what is written in their place
+    log._new_names = True
     log._marks = None
     log._producers = None
     log._epoch = -1
@@ -73,5 +77,6 @@ def _fall_back(log: Log, offset: int, rest_end: int) -> None:
     log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment.base < offset]
     log._sealed_unsaved = [(segment, data) for segment, data in log._sealed_unsaved if segment.base < offset]
     for stale in [known for known in log._snapshots if known > offset]:
-        log._store.remove_soon(log.snapshot_path(stale))
+        with suppress(FileNotFoundError):
+            log._store.disk.remove(log.snapshot_path(stale))
     log._snapshots = [known for known in log._snapshots if known <= offset]
