@@ -47,8 +47,9 @@ sim: $(READY)  ## 100 seeds of a broker on virtual time, with failing disks
 bench: $(READY)  ## Tidelog beside a C floor and, where it can be had, Apache Kafka
 	@$(PY) -m bench
 
-demo: $(READY)  ## a short tour: topics, records, kill -9, the log in words
+demo: $(READY)  ## a short tour: topics, records, kill -9, the log in words; then a shop's orders through Spark
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh scripts/demo
+	@sh scripts/demo-spark
 
 lock:  ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --universal \
