@@ -159,14 +159,11 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
     number = first = log._segment_number(recovery_point)
     next_offset = log._segments[number].base
     found_epochs: list[tuple[int, int]] = []
-    kept = set[int]()  # the snapshots there tell the next start, too, that nothing is missing before them
     while number < len(log._segments):
         segment = log._segments[number]
-        if number > first and segment.base != next_offset:
-            if not _goes_on(log, number, next_offset, recovery_point):
-                store.disk.sync_folder(log.folder)
-                continue
-            kept.add(segment.base)
+        if number > first and segment.base != next_offset and not _goes_on(log, number, next_offset, recovery_point):
+            store.disk.sync_folder(log.folder)
+            continue
         last = number + 1 == len(log._segments)
         try:
             next_offset = _scan(log, segment, recovery_point, check=True, found_epochs=found_epochs)
@@ -205,7 +202,7 @@ def _recover(log: Log, recovery_point: int, cut_from: int) -> None:
     knowledge.check_aborted(log, recovery_point)
     # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it.
     for offset in log._snapshots:
-        if offset > recovery_point and offset not in kept:
+        if offset > recovery_point:
             store.disk.remove(log.snapshot_path(offset))
     log._snapshots = [offset for offset in log._snapshots if offset <= recovery_point]
     if next_offset > recovery_point or log._sealed_unsaved:
@@ -241,8 +238,8 @@ def _goes_on(log: Log, number: int, next_offset: int, recovery_point: int) -> bo
             raise BadBatch(segment.stem + LOG, 0, reason)
         log._store.remove_segment(log._segments.pop(number))
         return False
-    if segment.base in log._snapshots or _was_compacted(log, before):
-        return True  # a snapshot is written when what is before it was synced
+    if _was_compacted(log, before):
+        return True
     if next_offset < recovery_point:
         reason = f"it ends at offset {next_offset}, below the recovery point {recovery_point}"
         raise BadBatch(before.stem + LOG, before.size, reason)

@@ -379,8 +379,10 @@ class Store:
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
 
     def claim(self, log: Log) -> None:
-        """The folder of the log is about to be made. Not while a flush still writes to one of its name, by its name."""
-        if self.upkeep.saving(log.folder):
+        """The folder of the log is about to be made. Not while an older one of its name is still flushed or synced: its
+        files are known by name, so that would write into this one, or be told of a failure in its place."""
+        syncing = any(mark.log.folder == log.folder for each in self.commit._syncing for mark in each.marks)
+        if syncing or self.upkeep.saving(log.folder):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder} was a deleted topic's a moment ago: try again"
             )

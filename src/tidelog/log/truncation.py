@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.log import recovery
-from tidelog.log.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
     from tidelog.log.log import Log
+    from tidelog.log.segment import Segment
 
 
 def truncate_to(log: Log, offset: int) -> bool:
@@ -36,12 +36,27 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.epochs.truncate_from_end(offset)
     log.log_end = offset
     log.log_start = min(log.log_start, offset)
-    if rest_end < offset:  # compaction took what was before it: an empty segment tells where the log goes on
-        log.roll_at_end(log._store.clock.now_ms())
-        log._store.disk.write_whole(log.snapshot_path(offset), encode_snapshot(log.producers.items()))
-        log._snapshots = sorted({*log._snapshots, offset})  # with it recovery knows that nothing was lost between
+    if rest_end < offset:
+        _go_on_behind_hole(log, segment, offset)
     log.touch()
     return True
+
+
+def _go_on_behind_hole(log: Log, segment: Segment, offset: int) -> None:
+    """Compaction took what was right before `offset`: an empty segment tells where the log goes on.
+
+    Recovery takes it for a hole that compaction made: the one before it begins below the end of what is compacted.
+    One that kept nothing would begin just there: it goes.
+    """
+    now_ms = log._store.clock.now_ms()
+    if segment.size:
+        log.roll_at_end(now_ms)
+        return
+    log.forget_segments([segment])
+    log._begin_segment(offset, now_ms)
+    if len(log.segments) == 1:
+        log.log_start = offset
+        log._store.start_moved(log)
 
 
 def start_at(log: Log, offset: int, now_ms: int) -> None:
