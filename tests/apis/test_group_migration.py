@@ -255,11 +255,24 @@ def test_an_empty_group_changes_protocols_with_the_next_member_whatever_the_poli
     assert isinstance(docks.group, ClassicGroup)
 
 
+def remembering(docks: Docks, assignor: str) -> None:
+    """A classic group whose assignment carries what its assignor wants to know again."""
+    required = docks.classic_join("", "tides", protocols=[assignor])
+    member = docks.classic_join(required.member_id, "tides", protocols=[assignor]).member_id
+    given = {member: assignment({"tides": [0]}, b"memory")}
+    assert read(docks.classic_sync(member, 1, given, protocol=assignor).assignment) == {"tides": [0]}
+
+
 def test_what_an_assignor_of_its_own_remembers_would_be_lost_so_the_group_stays(docks: Docks) -> None:
-    member = docks.classic_join(docks.classic_join("", "tides").member_id, "tides").member_id
-    docks.classic_sync(member, 1, {member: assignment({"tides": [0]}, b"memory")})
+    remembering(docks, "by-the-moon")
     assert code(docks.join("new", "tides")) is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(docks.group, ClassicGroup)
+
+
+def test_what_known_assignors_add_does_not_stand_in_the_way(docks: Docks) -> None:
+    remembering(docks, "cooperative-sticky")
+    assert code(docks.join("new", "tides")) is ErrorCode.NONE
+    assert isinstance(docks.group, ConsumerGroup)
 
 
 def test_a_group_that_is_not_of_consumers_stays(docks: Docks) -> None:

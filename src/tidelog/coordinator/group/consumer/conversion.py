@@ -38,6 +38,9 @@ from tidelog.coordinator.group.consumer.topics import group_hash
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 
+ASSIGNORS_OF_CLIENTS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""What they add to an assignment is nothing that the new protocol needs: librdkafka's tell again who has what."""
+
 
 class Downgrade(NamedTuple):
     """The records, and the classic group that they make: stable, without deadlines yet."""
@@ -74,7 +77,7 @@ def _upgraded(
     partitions: Partitions = NOTHING
     if live.assignment:
         assignment = embedded.read_assignment(live.assignment)
-        if assignment.user_data:
+        if assignment.user_data and classic.protocol not in ASSIGNORS_OF_CLIENTS:
             raise _refused(
                 classic,
                 "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
