@@ -213,7 +213,7 @@ class History:
         for number, segment in enumerate(log.segments):
             log.look(segment, number)
             bases += [header.base_offset for header in iterate(log.file_of(segment).read(0, segment.size))]
-        least = max(life.start_max, self.shore.store.clean_end(log))  # as far as it is compacted it was committed
+        least = max(life.start_max, life.durable if life.compacted else 0)  # what may be compacted is committed
         offset = self.random.choose([base for base in bases if base >= least] or [log.log_end])
         life.durable = min(life.durable, offset)
         life.ghosts = dict(life.values)

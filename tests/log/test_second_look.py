@@ -432,6 +432,19 @@ def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_folder_of_the_next(s
     assert (values(log), log.producers.get(5)) == ([(0, b"new")], None)
 
 
+def test_a_cut_during_a_flush_leaves_no_snapshot_of_what_was_before(sim: Shore) -> None:
+    log = sim.log()
+    append(log, b"a", producer=Producer(5, 0, 0))
+    append(log, b"b", producer=Producer(5, 0, 1))
+    sim.store.flush_soon(log)
+    sim.run(lambda: sim.disk.exists(log.snapshot_path(2)))
+    log.truncate_to(1)
+    append(log, b"c")
+    append(log, b"d")
+    sim.run(lambda: sim.store.upkeep.idle)
+    assert not sim.disk.exists(log.snapshot_path(2))
+
+
 def test_another_topic_s_folder_that_can_t_be_put_aside_takes_one_log_offline(picky: Shore) -> None:
     fill(picky.log(), 5)
     picky.stop()

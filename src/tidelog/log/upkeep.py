@@ -7,6 +7,7 @@ writes to has no timer but for retention and the scrub.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
@@ -194,9 +195,17 @@ class Upkeep:
             elif saving.gone and (lost := missing(log, saving.gone)):
                 log.go_offline(f"{lost} is not there any more: someone removed it")
             elif not flush.finish(job):
+                self._remove_outdated(job)
                 self.wrote(log)
             else:
                 self._store.recovered_to(log)
+
+    def _remove_outdated(self, job: FlushJob) -> None:
+        """The log was cut while it was flushed: snapshots of what was there before must not be taken for new ones."""
+        for offset in job.snapshots:
+            if offset not in job.log._snapshots:
+                with suppress(FileNotFoundError):
+                    self._env.disk.remove(job.snapshot(offset))
 
     @property
     def dirty(self) -> list[Log]:
