@@ -71,6 +71,7 @@ def order(number: int, customer: str = "ada", amount: float = 1.5, at: str = "20
     return {"id": number, "customer": customer, "amount": amount, "at": at}
 
 
+@pytest.mark.long
 def test_orders_land_in_the_lake_and_bad_ones_as_dead_letters(
     spark: Any, broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
 ) -> None:
@@ -98,6 +99,7 @@ def test_orders_land_in_the_lake_and_bad_ones_as_dead_letters(
     assert again.redrive(broker.bootstrap, "orders-dead", None, None) == {}
 
 
+@pytest.mark.long
 def test_a_table_keeps_the_newest_row_of_each_key(
     spark: Any, broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
 ) -> None:

@@ -200,15 +200,18 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return tasks
 
     def commit(self, end: Json) -> None:
-        """Spark is done with `end`. The group's offsets are for those who look at lag; nothing is read from them."""
-        self._progress().committed(end)
-        if self._options.group is not None:
-            try:
+        """Spark is done with `end`. What is told here is for those who look at lag; nothing is read from it.
+
+        So nothing that goes wrong with it may end the query, whatever it is.
+        """
+        try:
+            self._progress().committed(end)
+            if self._options.group is not None:
                 commit_offsets(self._open()[0], self._options.group, plan.from_json(end))
-            except (KafkaError, Unreachable, Unsupported) as error:
-                logger.warning(
-                    "group %s shows an old lag, its offsets can't be committed: %s", self._options.group, error
-                )
+        except (KafkaError, Unreachable, Unsupported) as error:
+            logger.warning("group %s shows an old lag, its offsets can't be committed: %s", self._options.group, error)
+        except Exception:
+            logger.exception("group %s shows an old lag, its offsets can't be committed", self._options.group)
 
     def stop(self) -> None:
         if self._driver is not None:

@@ -1,6 +1,7 @@
 """Running a pipeline: a Spark session, a query for each sink and one for bad rows, watched until they end."""
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -144,12 +145,19 @@ def _run_still(pipeline: Pipeline, tables: dict[str, Any], tell: Callable[[str],
     write_status(pipeline.state, pipeline.name, {}, "done")
 
 
+_RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout)\b(?::|$)")
+"""The line of a traceback that names the error."""
+
+
 def reason_of(failure: Any) -> str:
     """The line of a stream's failure that says why: the last error of Python's, or else the first line."""
     text = str(failure)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("tidelog.") and ": " in line]
-    return told[-1].partition(": ")[2] if told else lines[0] if lines else text
+    if told:
+        return told[-1].partition(": ")[2]
+    raised = [line for line in lines if _RAISED.match(line)]
+    return raised[-1] if raised else lines[0] if lines else text
 
 
 def found_in(folder: Path) -> list[Path]:
