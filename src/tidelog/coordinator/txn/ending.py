@@ -101,7 +101,7 @@ class Ending:
         # A higher epoch was there: what this one wrote has been ended by whoever raised it.
         return code != ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def _complete(self, shard: TransactionShard, transaction: Transaction) -> None:
+    def _complete(self, shard: TransactionShard, transaction: Transaction, retry_s: float = RETRY_S) -> None:
         transactional_id = transaction.transactional_id
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         level = self._version()
@@ -112,4 +112,5 @@ class Ending:
             shard.live.ended(transactional_id)
         elif shard.leads:
             log.warning("the end of %s's transaction can't be written down: %s", transactional_id, promise.error)
-            shard.schedule(RETRY_S, partial(self._complete, shard, transaction))
+            retry = partial(self._complete, shard, transaction, min(2 * retry_s, RETRY_MAX_S))
+            shard.schedule(retry_s, retry)
