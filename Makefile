@@ -4,7 +4,10 @@
 
 PY := .venv/bin/python
 READY := .venv/.ready
+RUNS := .venv/.runs
 unexport PYTHONDONTWRITEBYTECODE  # a broker that is compiled anew at each start is not ready in time
+LOCK := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
+  --python-version 3.11 --quiet
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 4 --dist loadgroup -q
 
 help:  ## this list
@@ -12,12 +15,17 @@ help:  ## this list
 
 # Made again when what is to be installed changed; otherwise nothing is touched, so it works offline.
 $(READY): requirements.lock pyproject.toml scripts/setup
-	@scripts/setup
+	@scripts/setup requirements.lock
+	@touch $(RUNS) $@
+
+# A broker needs little of that: PySpark alone is 400 MB.
+$(RUNS): requirements-run.lock pyproject.toml scripts/setup
+	@scripts/setup requirements-run.lock
 	@touch $@
 
 setup: $(READY)  ## make .venv with everything in it
 
-run: $(READY)  ## a broker on 127.0.0.1:9092 that keeps its data in ./data
+run: $(RUNS)  ## a broker on 127.0.0.1:9092 that keeps its data in ./data
 	@printf '%s\n' 'Next, in another terminal:' \
 	  '  .venv/bin/tidelog topic create greetings' \
 	  '  echo "hello, tide" | .venv/bin/tidelog produce greetings' \
@@ -51,9 +59,9 @@ demo: $(READY)  ## a short tour: topics, records, kill -9, the log in words; the
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh scripts/demo
 	@sh scripts/demo-spark
 
-lock:  ## write requirements.lock anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --universal \
-	  --python-version 3.11 --quiet --output-file requirements.lock
+lock:  ## write the lock files anew from pyproject.toml (needs uv)
+	$(LOCK) --extra dev --output-file requirements.lock
+	$(LOCK) --extra build --constraint requirements.lock --output-file requirements-run.lock
 
 clean:  ## remove .venv and caches; ./data stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
