@@ -1,9 +1,6 @@
 """Running a pipeline: a Spark session, a query for each sink and one for bad rows, watched until they end."""
 
-import os
 import re
-import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,48 +8,14 @@ from typing import Any
 
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.session import NoSpark, session
 from tidelog.spark.pipeline.sinks import dead_letters, start_stream, write_batch
 from tidelog.spark.pipeline.status import told_of, write_status
 
 WATCH_S = 0.5
 BAD_ROWS = "bad-rows"
 
-
-class NoSpark(RuntimeError):
-    """Spark can't run here; the message says what to install."""
-
-
-def session(pipeline: Pipeline, master: str | None) -> Any:
-    """Spark on this machine, at `master`, or, for sc:// addresses, Spark Connect."""
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise NoSpark("Spark needs Java 17: apt-get install openjdk-17-jre-headless")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master is None or master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has to reach this one
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.metricsEnabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.streaming.stopTimeout": "30s",
-        **pipeline.told.get("spark", {}),
-    }
-    building: Any = SparkSession.builder
-    building = building.appName(pipeline.name)
-    if master is not None and master.startswith("sc://"):
-        building = building.remote(master)
-    else:
-        building = building.master(master or "local[*]")
-    for name, value in settings.items():
-        building = building.config(name, value)
-    made = building.getOrCreate()
-    if master is None or not master.startswith("sc://"):
-        made.sparkContext.setLogLevel("ERROR")
-    return made
+__all__ = ["NoSpark", "check", "found_in", "reason_of", "run", "session"]
 
 
 def check(pipeline: Pipeline, spark: Any) -> dict[str, list[str]]:

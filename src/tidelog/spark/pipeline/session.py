@@ -1,0 +1,138 @@
+"""The Spark that a pipeline runs on: this machine's, a cluster's, or one behind Spark Connect.
+
+What a person can put right is said before anything runs, as one sentence: no Java, no such master, executors that
+differ from this machine (cluster.py).
+"""
+
+import os
+import socket
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from tidelog.spark.pipeline.cluster import check_cluster, wait_for_executors
+from tidelog.spark.pipeline.java import NoSpark, ready_java
+from tidelog.spark.pipeline.model import Pipeline
+
+__all__ = ["NoSpark", "is_local", "is_remote", "session"]
+
+REACH_S = 10.0
+CONNECT_PORT = 15002
+CONNECT_NEEDS = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos"}
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+SQL = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.streaming.stopTimeout": "30s",
+}
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def is_local(master: str | None) -> bool:
+    """Spark in this process's child, for which nobody else has to reach this machine."""
+    return master is None or master.startswith("local")
+
+
+def is_remote(master: str | None) -> bool:
+    """Spark Connect: the driver is somebody else's process."""
+    return master is not None and master.startswith("sc://")
+
+
+def session(pipeline: Pipeline, master: str | None) -> Any:
+    """A session at `master`, checked to be able to run the pipeline; NoSpark or PipelineError says why not."""
+    if is_remote(master):
+        return _connected(pipeline, str(master))
+    ready_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has to reach this one
+    elif str(master).startswith("spark://"):
+        _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
+    told: dict[str, str] = pipeline.told.get("spark", {})
+    spark = _started(pipeline, master or "local[*]", told)
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        cores = os.cpu_count() or 1
+        if not is_local(master):
+            cores = wait_for_executors(spark, str(master))
+            check_cluster(spark, pipeline, cores)
+        if PARTITIONS not in told:
+            spark.conf.set(PARTITIONS, str(2 * cores))
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
+def _started(pipeline: Pipeline, master: str, told: dict[str, str]) -> Any:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    building: Any = SparkSession.builder
+    building = building.appName(pipeline.name).master(master)
+    for name, value in {**QUIET, **SQL, **told}.items():
+        building = building.config(name, value)
+    try:
+        return building.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise NoSpark(f"Spark can't start at {master}: {_first_line(error)}") from error
+
+
+def _connected(pipeline: Pipeline, master: str) -> Any:
+    """A session of a server that others run: it has its own Java, jars and settings, of which SQL's can be set."""
+    missing = [package for module, package in CONNECT_NEEDS.items() if not _is_there(module)]
+    if missing:
+        raise NoSpark(f"Spark Connect needs {', '.join(missing)}: pip install 'pyspark[connect]'")
+    for name in pipeline.told.get("spark", {}):
+        if not name.startswith("spark.sql."):
+            raise pipeline.problem(
+                ("spark", name), f"{name} can't be set through Spark Connect: set it where its server is started"
+            )
+    _reach(master, master.removeprefix("sc://").partition("/")[0], CONNECT_PORT, "a Spark Connect server")
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    building: Any = SparkSession.builder
+    building = building.remote(master)
+    for name, value in {**SQL, **pipeline.told.get("spark", {})}.items():
+        building = building.config(name, value)
+    try:
+        spark = building.getOrCreate()
+        spark.version  # noqa: B018  asks the server, which getOrCreate does not
+    except PySparkException as error:
+        raise NoSpark(f"{master} does not answer as a Spark Connect server: {_first_line(error)}") from error
+    try:
+        check_cluster(spark, pipeline, os.cpu_count() or 1)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _reach(master: str, hosts: str, port: int, what: str) -> None:
+    """Whether one of these takes a connection: Spark itself would try for a minute and end with a stack trace."""
+    reasons: list[str] = []
+    for each in hosts.split(","):
+        host, _, given = each.rpartition(":") if ":" in each else (each, "", "")
+        try:
+            socket.create_connection((host.strip("[]"), int(given or port)), REACH_S).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{each}: {error}")
+        else:
+            return
+    raise NoSpark(f"{what} was not found at {master} ({'; '.join(reasons)}): is it running, and is that its address?")
+
+
+def _first_line(error: Exception) -> str:
+    thrown = getattr(error, "java_exception", None)
+    text = str(thrown.getMessage() if thrown is not None else error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
