@@ -47,9 +47,25 @@ def make_topics(pipeline: Pipeline) -> None:
                 create_topic(cluster, sink["topic"], sink["partitions"])
 
 
-def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str, Any]:
+class Views:
+    """How SQL finds the tables before it: as temporary views of the session."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+
+    def add(self, name: str, rows: Any) -> None:
+        rows.createOrReplaceTempView(name)
+
+    def sql(self, text: str) -> Any:
+        rows = self._spark.sql(text)
+        rows.columns  # noqa: B018  Spark Connect looks at a query only when it is asked something
+        return rows
+
+
+def build(spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None) -> dict[str, Any]:
     """All tables by name. Those that were decoded also stand under `name!` with their bad rows."""
     tables: dict[str, Any] = {}
+    views = views or Views(spark)
     for name, source in pipeline.sources.items():
         try:
             rows = _read(spark, pipeline, name, source, start)
@@ -61,11 +77,11 @@ def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str,
             tables[f"{name}!"] = rows
             rows = rows.where(f"not {BAD}").drop(BAD, REASON, RAW)
         tables[name] = _watermarked(pipeline, rows, ("source", name), source)
-        tables[name].createOrReplaceTempView(name)
+        views.add(name, tables[name])
     for index, step in enumerate(pipeline.steps):
         path = ("step", index)
         try:
-            rows = spark.sql(step["sql"])
+            rows = views.sql(step["sql"])
         except (AnalysisException, ParseException) as error:
             raise pipeline.problem((*path, "sql"), _short(error), _below(pipeline, index, error)) from None
         rows = _watermarked(pipeline, rows, path, step)
@@ -81,7 +97,7 @@ def build(spark: Any, pipeline: Pipeline, start: str | None = None) -> dict[str,
                 else rows.dropDuplicates(step["dedup"])
             )
         tables[step["name"]] = rows
-        rows.createOrReplaceTempView(step["name"])
+        views.add(step["name"], rows)
     _check_sinks(pipeline, tables)
     return tables
 

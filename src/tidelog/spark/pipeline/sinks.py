@@ -61,13 +61,13 @@ def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: An
         writing = made.writeStream.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
         return writing.option("topic", sink["topic"]).options(**options)
     if sink.get("console"):
-        return _shown(rows).writeStream.format("console").option("truncate", "false").outputMode(mode)
+        return shown(rows).writeStream.format("console").option("truncate", "false").outputMode(mode)
     if "format" in sink:
-        return _shown(rows).writeStream.format(sink["format"]).options(**options).outputMode(mode)
+        return shown(rows).writeStream.format(sink["format"]).options(**options).outputMode(mode)
     if "path" in sink and "://" in sink["path"]:
         if "upsert_by" in sink or "compact_files" in sink:
             raise ValueError(f"sink {name}: upsert_by and compact_files need a folder of the local file system")
-        writing = _shown(rows).writeStream.format("parquet").option("path", sink["path"])
+        writing = shown(rows).writeStream.format("parquet").option("path", sink["path"])
         return writing.partitionBy(*sink.get("partition_by", ())).outputMode(mode)
 
     def each(batch: Any, number: int) -> None:
@@ -87,19 +87,20 @@ def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, 
             keep = [c for c in rows.columns if not c.startswith("_") or c in ("_tombstone", order)]
             lake.upsert(rows.select(*keep), batch, path, sink["upsert_by"], order, sink.get("buckets", lake.BUCKETS))
         else:
-            lake.append(_shown(rows), batch, path, sink.get("partition_by", []), sink.get("compact_files"))
+            lake.append(shown(rows), batch, path, sink.get("partition_by", []), sink.get("compact_files"))
     elif "jdbc" in sink:
-        _shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
+        shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
     elif "topic" in sink:
         made = records(rows, sink.get("key"))
         writing = made.write.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
         writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
         writing.option("jobBatch", str(batch)).options(**options).mode("append").save()
     elif sink.get("console"):
-        _shown(rows).show(CONSOLE_ROWS, truncate=False)
+        shown(rows).show(CONSOLE_ROWS, truncate=False)
     else:
-        _shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
+        shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
 
 
-def _shown(rows: Any) -> Any:
+def shown(rows: Any) -> Any:
+    """The columns that go to sinks."""
     return rows.select(*[name for name in rows.columns if not name.startswith("_")])

@@ -1,0 +1,149 @@
+"""A pipeline's file as a project of Spark Declarative Pipelines: the file stays the only definition.
+
+A project's Python file says `declare("orders.toml")`, and `spark-pipelines run` does the rest: each sink is a flow, a
+topic a sink of format tidelog, a Parquet folder a streaming table. `write_project` makes such a project.
+"""
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from tidelog.spark.pipeline.build import Views, build, check_topics, make_topics
+from tidelog.spark.pipeline.model import Pipeline, load
+from tidelog.spark.pipeline.session import SQL
+from tidelog.spark.pipeline.sinks import dead_letters, records, shown
+
+logger = logging.getLogger("tidelog.spark")
+
+SPEC = "spark-pipeline.yml"
+DEFINITIONS = "transformations"
+
+
+class Relations(Views):
+    """How SQL finds the tables before it in a project, whose definitions may make no views: they go with the query."""
+
+    def __init__(self, spark: Any) -> None:
+        super().__init__(spark)
+        self._tables: dict[str, Any] = {}
+
+    def add(self, name: str, rows: Any) -> None:
+        self._tables[name] = rows
+
+    def sql(self, text: str) -> Any:
+        from pyspark.sql.connect.dataframe import DataFrame
+        from pyspark.sql.connect.plan import SQL as Query
+        from pyspark.sql.connect.plan import SubqueryAlias
+
+        # The server names and forgets these one after the other, and for a table those that it is made of: the last
+        # table first, so that none is forgotten that is still to be read.
+        named = [name for name in reversed(self._tables) if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
+        views = [SubqueryAlias(self._tables[name]._plan, name) for name in named]
+        rows: Any = DataFrame(Query(text, views=views), self._spark)
+        rows.columns  # noqa: B018  looked at now, for an error that is about this text
+        return rows
+
+
+def declare(file: str | Path, bootstrap: str | None = None) -> None:
+    """Declare what a pipeline's file says, in a definitions file of a project; PipelineError where it can't be.
+
+    Topics that sinks may make (`partitions`) are made, also by a dry run.
+    """
+    from pyspark.sql import SparkSession
+
+    pipeline = load(Path(file), bootstrap)
+    check_declarable(pipeline)
+    check_topics(pipeline)
+    make_topics(pipeline)
+    spark = SparkSession.getActiveSession()
+    assert spark is not None, "declare() is for definitions files, which spark-pipelines runs"
+    tables = build(spark, pipeline, views=Relations(spark))
+    for name, sink in pipeline.sinks:
+        _declare_sink(pipeline, _plain(name), sink, tables[sink["from"]])
+    if pipeline.bad_topic is not None:
+        sink = {"topic": pipeline.bad_topic}
+        for name in pipeline.sources:
+            if f"{name}!" in tables and tables[f"{name}!"].isStreaming:
+                letters = dead_letters(tables[f"{name}!"], pipeline.name)
+                _to_sink(f"bad_rows_{name}", "tidelog", _topic(pipeline, sink), letters)
+
+
+def check_declarable(pipeline: Pipeline) -> None:
+    """PipelineError at the first key for which Declarative Pipelines have nothing: they append rows, and no more."""
+    for index, (name, sink) in enumerate(pipeline.sinks):
+        path = ("sink", index)
+        if sink.get("mode", "append") != "append":
+            raise pipeline.problem(
+                (*path, "mode"), f"sink {name}: mode = {sink['mode']!r}: Declarative Pipelines only append"
+            )
+        for key, instead in (("upsert_by", "use tidelog pipeline run"), ("jdbc", "use tidelog pipeline run")):
+            if key in sink:
+                raise pipeline.problem((*path, key), f"sink {name}: Declarative Pipelines have no {key}: {instead}")
+        if not pipeline.streams and "path" not in sink:
+            raise pipeline.problem(path, f"sink {name}: without a stream only tables (path) can be declared")
+        if "compact_files" in sink:
+            logger.warning("sink %s: Declarative Pipelines merge no files, compact_files has no effect", name)
+
+
+def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
+    """A project that declares the pipeline's file; the files that were written. Others' files are not touched."""
+    check_declarable(pipeline)
+    storage = (pipeline.state / "declarative").resolve()
+    settings = {"spark.sql.catalogImplementation": "hive", **SQL, **pipeline.told.get("spark", {})}
+    lines = [
+        f"# Made from {pipeline.file.name}, which is read anew by each run: spark-pipelines run",
+        f"name: {json.dumps(pipeline.name)}",
+        f"storage: {json.dumps(storage.as_uri())}",
+        "configuration:",
+        *(f"  {json.dumps(name)}: {json.dumps(str(value))}" for name, value in settings.items()),
+        "libraries:",
+        f"  - glob: {{include: {DEFINITIONS}/**}}",
+    ]
+    given = "" if pipeline.bootstrap == pipeline.told.get("bootstrap") else f", bootstrap={pipeline.bootstrap!r}"
+    calls = [
+        f'"""Declares what {pipeline.file.name} says: tables, and flows to topics."""',
+        "",
+        "from tidelog.spark.pipeline.declarative import declare",
+        "",
+        f"declare({str(pipeline.file.resolve())!r}{given})",
+    ]
+    (folder / DEFINITIONS).mkdir(parents=True, exist_ok=True)
+    storage.mkdir(parents=True, exist_ok=True)
+    made = {folder / SPEC: lines, folder / DEFINITIONS / f"{_plain(pipeline.name)}.py": calls}
+    for file, text in made.items():
+        file.write_text("\n".join(text) + "\n")
+    return list(made)
+
+
+def _declare_sink(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> None:
+    if "topic" in sink:
+        _to_sink(name, "tidelog", _topic(pipeline, sink) | sink.get("options", {}), records(rows, sink.get("key")))
+    elif sink.get("console"):
+        _to_sink(name, "console", {"truncate": "false"}, shown(rows))
+    elif "format" in sink:
+        _to_sink(name, sink["format"], sink.get("options", {}), shown(rows))
+    elif "://" in sink["path"] and rows.isStreaming:
+        _to_sink(name, "parquet", {"path": sink["path"], **sink.get("options", {})}, shown(rows))
+    else:
+        from pyspark import pipelines
+
+        chosen = shown(rows)
+        made = pipelines.table if rows.isStreaming else pipelines.materialized_view
+        made(name=name, format="parquet", partition_cols=sink.get("partition_by"))(lambda: chosen)
+
+
+def _to_sink(name: str, format_name: str, options: dict[str, str], rows: Any) -> None:
+    from pyspark import pipelines
+
+    pipelines.create_sink(name, format_name, options)
+    pipelines.append_flow(target=name, name=f"to_{name}")(lambda: rows)
+
+
+def _topic(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": pipeline.bootstrap, "topic": sink["topic"]}
+
+
+def _plain(name: str) -> str:
+    """A name as SQL has them."""
+    return re.sub(r"\W", "_", name)
