@@ -9,6 +9,7 @@ import click
 
 from tidelog.cli.failure import Failure
 from tidelog.cli.options import bootstrap_option, json_option, topic_names
+from tidelog.cli.pipeline_declare import declare
 from tidelog.cli.show import show_json, show_table
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ FRESH_S = 1.0
 @click.group()
 def pipeline() -> None:
     """Run data pipelines on Spark: one TOML file each, from topics through SQL to topics and tables."""
+
+
+pipeline.add_command(declare)
 
 
 @pipeline.command()

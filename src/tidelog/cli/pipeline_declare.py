@@ -1,0 +1,33 @@
+"""`tidelog pipeline declare`: a project of Spark Declarative Pipelines from a pipeline's file."""
+
+from pathlib import Path
+
+import click
+
+from tidelog.cli.failure import Failure
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The project.")
+@click.option("--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file.")
+def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
+    """Write a project of Spark Declarative Pipelines that reads FILE: run it with `spark-pipelines run`.
+
+    \b
+    Examples:
+      tidelog pipeline declare orders.toml --to orders-project
+    """
+    from tidelog.spark.pipeline.check import PipelineError
+    from tidelog.spark.pipeline.declarative import write_project
+    from tidelog.spark.pipeline.model import load
+
+    try:
+        made = write_project(load(file, bootstrap), folder)
+    except PipelineError as error:
+        raise Failure(str(error)) from None
+    for each in made:
+        click.echo(f"Wrote {each}")
+    click.echo(f"Run it: spark-pipelines run --spec {made[0]}")
