@@ -38,10 +38,11 @@ def committed_offset(cluster: Cluster, group: str, place: Place) -> tuple[int, s
 
     def once() -> tuple[int, str] | None:
         response = coordinator(cluster, group).ask(request, OffsetFetchResponse, _FETCH_VERSION_MAX)
+        if response.error_code:  # of the group as a whole: nothing else is told then
+            raise KafkaError(ErrorCode(response.error_code), f"the offsets of group {group}")
         [answer] = response.topics[0].partitions
-        code = ErrorCode(response.error_code or answer.error_code)
-        if code != ErrorCode.NONE:
-            raise KafkaError(code, f"the offsets of group {group}")
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), f"the offset of group {group} in {place[0]}-{place[1]}")
         return None if answer.committed_offset < 0 else (answer.committed_offset, answer.metadata or "")
 
     return cluster.patiently(f"tell the offsets of group {group}", once)
