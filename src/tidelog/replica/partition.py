@@ -192,14 +192,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins, or the high watermark."""
+        """Where the oldest open transaction begins, if it isn't deleted there, or the high watermark."""
         producers = self.log._producers
         if producers is None:
             if not self.log.segments:
                 return self.high_watermark  # nothing is in it: 100,000 idle partitions remember no producers
             producers = self.log.producers
         unstable = producers.first_unstable
-        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+        return max(unstable, self.log.log_start) if 0 <= unstable < self.high_watermark else self.high_watermark
 
     @property
     def catching_up(self) -> bool:
