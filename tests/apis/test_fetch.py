@@ -10,7 +10,9 @@ from tests.batches import batches
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.loop import SimLoop
 from tidelog.sim.random import SimRandom
+from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.header import request_header
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -356,11 +358,24 @@ def test_a_client_that_left_leaves_nothing_behind(broker: Harbour) -> None:
     assert not asked.done
 
 
-def test_the_same_partition_asked_for_twice_is_answered_twice(broker: Harbour) -> None:
-    asked = fetch(broker, part(), part(), wait_ms=10_000)
+def test_a_partition_that_is_named_twice_is_answered_once_as_it_was_named_last(broker: Harbour) -> None:
+    fill(broker, 2)
+    asked = fetch(broker, part(0), part(partition=1), part(1), wait_ms=10_000)
+    assert [(found.partition_index, bases(found)) for found in answered(asked)] == [(0, [1]), (1, [])]
+    asked = fetch(broker, part(2), part(2), wait_ms=10_000)
     fill(broker, 1)
     broker.settle()
-    assert [bases(found) for found in answered(asked)] == [[0], [0]]
+    assert [bases(found) for found in answered(asked)] == [[2]]
+    assert_nobody_parked(broker)
+
+
+def test_a_partition_that_is_named_by_the_hundred_thousand_closes_the_connection(broker: Harbour) -> None:
+    broker.make_topic("ebb")
+    wanted = [FetchPartition(partition=0, partition_max_bytes=PLENTY)] * 16_000
+    both = [FetchTopic(topic_id=broker.partition(name).topic_id, partitions=wanted) for name in ("tide", "ebb")]
+    request = FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=both * 8)
+    asked = broker.send_frame(request_header(ApiKey.FETCH, 16, 1, "tester") + encoder(FetchRequest, 16)(request))
+    assert asked.outcome == (True, None, True), "it has more elements than a request may have"
     assert_nobody_parked(broker)
 
 
@@ -415,6 +430,19 @@ def test_read_committed_stops_before_an_open_transaction(broker: Harbour) -> Non
     assert aborted(found) == []
     found = answered(fetch(broker))[0]
     assert (bases(found), found.last_stable_offset, aborted(found)) == ([0, 1, 2], 1, None)
+
+
+def test_what_was_deleted_of_an_open_transaction_is_not_where_read_committed_stops(broker: Harbour) -> None:
+    """Else a consumer would be sent below the log's start, and from there back, until the transaction ends."""
+    in_order(broker, in_transaction(b"a", producer_id=7))
+    fill(broker, 3)
+    broker.delete_records("tide", 2)
+    for parts in ([part(2)], [part(2), part(partition=1)]):
+        found = answered(fetch(broker, *parts, isolation_level=COMMITTED))[0]
+        assert (found.error_code, bases(found), found.log_start_offset, found.last_stable_offset) == (0, [], 2, 2)
+    topics = [{"name": "tide", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+    latest = broker.ask(ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "isolation_level": COMMITTED, "topics": topics})
+    assert latest.topics[0].partitions[0].offset == 2
 
 
 @pytest.mark.parametrize("commit", [True, False])

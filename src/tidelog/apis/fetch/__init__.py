@@ -74,11 +74,12 @@ class _Fetch:
             self._asked = list(session.partitions.items())
         else:
             by_id = version >= IDS_FROM
-            self._asked = [
-                ((topic.topic_id if by_id else topic.topic, partition.partition), partition)
+            asked = {  # one that is named twice counts once, as it is named last
+                (topic.topic_id if by_id else topic.topic, partition.partition): partition
                 for topic in request.topics
                 for partition in topic.partitions
-            ]
+            }
+            self._asked = list(asked.items())
         # A full answer opens the session: it tells of every partition.
         self._tells_all = session is None or request.session_epoch == 0
         self._parked: list[Partition] = []

@@ -25,6 +25,9 @@ READ_COMMITTED = 1
 NO_SESSION = -1
 NO_EPOCH = -1
 PARTITIONS_MAX = 20_000
+"""Partitions, and requests, that are remembered."""
+REQUEST_BYTES_MAX = 1 << 20
+"""Of a request for many partitions; what is larger is counted, and perhaps refused, by the codec."""
 
 # Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1.
 _HEAD = Struct(">BiiibiiB")
@@ -160,7 +163,9 @@ class FetchPath:
     def _handle_many(
         self, connection: Any, buffer: memoryview, start: int, pos: int, end: int, version: int, correlation_id: int
     ) -> Any:
-        """Up to 126 topics with up to 16,382 partitions each, none of them with tags."""
+        """Up to 126 topics with up to 16,382 partitions each, none of them with tags, none named twice."""
+        if end - pos > REQUEST_BYTES_MAX:
+            return NotImplemented
         try:
             tags, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _read_head(buffer, pos)
             if tags or session_id or session_epoch != NO_SESSION or not 1 < count < 0x80:
@@ -168,7 +173,7 @@ class FetchPath:
             topics = self._read_topics(buffer, pos + _HEAD_BYTES, end, count - 1)
         except (StructError, IndexError, KafkaError):
             return NotImplemented
-        if topics is None:
+        if topics is None or _names_one_twice(topics):
             return NotImplemented
         limit = min(max_bytes, self._max_bytes)
         fetch = LightFetch(
@@ -219,6 +224,11 @@ class FetchPath:
             self._partitions.clear()
         self._partitions[topic_id, index] = partition
         return partition
+
+
+def _names_one_twice(topics: list[tuple[bytes, list[Asked]]]) -> bool:
+    distinct = {each[0] for _, asked in topics for each in asked}
+    return len(distinct) < sum(len(asked) for _, asked in topics)
 
 
 def _patient(
