@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.apis.groups import join
 from tests.apis.harbour import Harbour
 from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, harbour
 from tests.apis.test_offset_fetch import end, in_transaction
 from tidelog.coordinator.group import expiry
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 SETTINGS = {"offsets.retention.minutes": "10", "offsets.retention.check.interval.ms": "60000"}
@@ -107,3 +109,14 @@ def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.
     port.pass_time(12 * MINUTE)
     assert batches(port) - before >= 18
     assert names(port) == set()
+
+
+def test_nothing_stays_of_a_group_whose_only_trace_was_an_id_that_nobody_came_back_with() -> None:
+    port = harbour({**SETTINGS, "group.min.session.timeout.ms": "1000"})
+    for number in range(20):
+        required = join(port, group=f"drifter-{number}", session_timeout_ms=int(25 * MINUTE * 1000))
+        assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    port.pass_time(15 * MINUTE)
+    assert names(port) == set(), "its record is gone by then"
+    port.pass_time(15 * MINUTE)
+    assert [group for shard in port.services.groups.shards.loaded() for group in shard.live.classic] == []

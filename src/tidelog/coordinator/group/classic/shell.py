@@ -141,3 +141,4 @@ def _ring(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGr
     group.alarm, group.alarm_ms = None, NEVER
     if shard.live.classic.get(group.group_id) is group:
         act(coordinator, shard, group, expire(group, limits_of(coordinator.config), moment(shard.clock)))
+        find(shard, group.group_id)  # its record may be gone already, and the last id was what kept it
