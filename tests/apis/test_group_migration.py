@@ -336,3 +336,24 @@ def test_commits_are_fenced_by_epoch_for_members_of_either_protocol(docks: Docks
     assert commit(old, 1, 0) is ErrorCode.NONE, "it has had this one since generation 1"
     assert commit(old, 1, 3) is ErrorCode.ILLEGAL_GENERATION
     assert commit("nobody", 2, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_whose_first_protocol_cannot_be_read_is_told_so(docks: Docks) -> None:
+    """The group was taken over by what it said under the protocol that all know."""
+    fields = {
+        "group_id": GROUP,
+        "session_timeout_ms": 8_000,
+        "rebalance_timeout_ms": 5_000,
+        "protocol_type": "consumer",
+        "group_instance_id": "buoy",
+        "protocols": [{"name": "odd", "metadata": b""}, {"name": "range", "metadata": subscription("tides")}],
+    }
+    odd = docks.harbour.send(ApiKey.JOIN_GROUP, 9, fields)
+    plain = docks.send_join("", "tides", protocols=["range"], instance="keel")
+    docks.harbour.pass_time(1)
+    leader = odd.response if odd.response.members else plain.response
+    generation = leader.generation_id
+    docks.classic_sync(leader.member_id, generation, {}, protocol="range")
+    assert docks.join("new").error_code == 0
+    told = docks.classic_sync(odd.response.member_id, generation, protocol="odd")
+    assert code(told) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -16,7 +16,7 @@ from tidelog.coordinator.group.consumer.membership import Caller, known_instance
 from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
 from tidelog.env.promise import Promise
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -121,13 +121,13 @@ def sync(
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
         _check_protocol(member, request)
         _check_settled(coordinator, shard, group, member)
+        version = _version(member)
     except KafkaError as error:
         return Promise[SyncGroupResponse].resolved(SyncGroupResponse(error_code=error.code))
     assert member.classic is not None
     live = live_of(shard, group.id)
     live.of(member.id).sync_s = NEVER
     heard_of(coordinator, shard, group.id, live, member, member.classic.session_timeout_ms, moved=False)
-    version = embedded.version_of(member.classic.protocols[0][1])
     assigned = {topic: tuple(epochs) for topic, epochs in member.assigned.items()}
     response = SyncGroupResponse(
         protocol_type=request.protocol_type,
@@ -227,6 +227,19 @@ def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
         raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member.id} joined with {PROTOCOL_TYPE} and {name}."
         )
+
+
+def _version(member: Member) -> int:
+    """In which version the member reads its assignment: its first protocol's. A group that was upgraded was looked at
+    under the protocol that it had, which may be another one."""
+    assert member.classic is not None
+    name, metadata = member.classic.protocols[0]
+    try:
+        return embedded.version_of(metadata)
+    except MalformedError as error:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"what member {member.id} says under {name} can't be read: {error}"
+        ) from error
 
 
 def _check_settled(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
