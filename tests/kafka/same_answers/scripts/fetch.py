@@ -53,6 +53,9 @@ def limits(side: Side, rng: Random) -> None:
                 side.named(large, ApiKey.FETCH, version) | {"partitions": [dict(first)]},
             )
             side.ask(ApiKey.FETCH, version, fields, f"three partitions, max {limit}")
+            fields["topics"][0]["partitions"].append(first | {"fetch_offset": 6})
+            fields["topics"].append(fields["topics"][0])
+            side.ask(ApiKey.FETCH, version, fields, f"some of them named twice, max {limit}")
 
 
 def leader_epochs(side: Side, rng: Random) -> None:

@@ -208,6 +208,30 @@ def each_version(side: Side, rng: Random) -> None:
     look(side, topic, 1)
 
 
+def deleted(side: Side, rng: Random) -> None:
+    """DeleteRecords takes the beginning of transactions, open and ended ones."""
+    topic = side.create("txn-deleted")
+    for turn, commit in enumerate((True, False)):
+        txn = Txn(side, f"deleted-{turn}", SECOND)
+        txn.init()
+        for value in (b"five", b"six", b"seven"):
+            txn.send(topic, value)
+        for offset in (4 * turn + 1, 4 * turn + 3):
+            _delete(side, topic, offset)
+        look(side, topic)
+        side.fetch(topic, 4 * turn + 3, isolation=READ_COMMITTED, note="at the start")
+        txn.end(commit=commit)
+        look(side, topic)
+        _delete(side, topic, 4 * turn + 4)
+        look(side, topic)
+
+
+def _delete(side: Side, topic: str, offset: int) -> None:
+    side.wait_until_shown(topic, 0)
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
+    side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000}, f"before {offset}")
+
+
 def fencing(side: Side, rng: Random) -> None:
     topic = side.create("txn-fencing", 2)
     for end_version in (CLASSIC, SECOND):
@@ -457,4 +481,16 @@ def two_phase(side: Side, rng: Random) -> None:
     side.ask(ApiKey.INIT_PRODUCER_ID, 6, fields, "two-phase commit")
 
 
-SCRIPTS = (each_version, fencing, going_on, wrong_ends, refused, verifying, offsets, looking, markers, two_phase)
+SCRIPTS = (
+    each_version,
+    deleted,
+    fencing,
+    going_on,
+    wrong_ends,
+    refused,
+    verifying,
+    offsets,
+    looking,
+    markers,
+    two_phase,
+)
