@@ -33,8 +33,8 @@ def lines_of(text: str) -> dict[Path, int]:
             continue
         key = _KEY.match(line)
         if key:
-            dotted = key[1].strip("\"'") + key[2]
-            found.setdefault((*table, *(part.strip() for part in dotted.split("."))), number)
+            names = (key[1].strip("\"'"), *(part.strip() for part in key[2].split(".")[1:]))
+            found.setdefault((*table, *names), number)
         for mark in ('"""', "'''"):
             if line.count(mark) % 2:
                 quote = mark
