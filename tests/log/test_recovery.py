@@ -297,6 +297,26 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Sh
     assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_producer_whose_records_were_all_deleted_is_known_after_a_restart(shore: Shore, end: str) -> None:
+    log = shore.log(**SMALL)
+    sent = [batch(b"%d" % n, producer=Producer(9, 0, n)) for n in range(40)]
+    for one in sent:
+        send(log, one)
+    shore.flush(log)
+    log.high_watermark = log.log_end
+    log.delete_before(log.log_end)
+    shore.settle()
+    if end == "stop":
+        shore.restart()
+    else:
+        shore.kill()
+    log = shore.log(**SMALL)
+    assert (log.log_start, log.log_end) == (40, 40)
+    assert send(log, sent[-1])[:2] == (39, 40)
+    assert send(log, batch(b"next", producer=Producer(9, 0, 40)))[:2] == (40, 41)
+
+
 def test_the_recovery_point_moves_on_by_itself(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = sim.log()
     append(log, b"a")

@@ -22,6 +22,9 @@ def play_across_a_restart(broker: Any, name: str, end: str, seed: int) -> list[S
     side = Side(name, broker.bootstrap)
     mix = Mix(side, rng)
     play_turns(mix, trims=end != "kill")  # a killed Kafka may forget what was deleted
+    for topic in mix.topics:
+        for partition in (0, 1):  # of a log without any records Kafka forgets the producers: see below
+            side.produce(topic, Batch([Sent(b"last", key=b"k")]).encode(), partition=partition)
     side.close()
     getattr(broker, end)()
     broker.start()
@@ -75,3 +78,39 @@ def test_answers_are_the_same_after_a_restart(jars: Path, tmp_path: Path, end: s
         step.answer = without_leader_epochs(step.answer)
     found = [difference for difference in differences(ours, theirs) if not knows_more(ours, theirs, difference.step)]
     assert not found, f"{len(found)} answers differ:\n" + "\n".join(map(str, found[:30]))
+
+
+def answers_after_all_was_deleted(broker: Any, name: str) -> list[tuple[int, int]]:
+    """(error, base offset) of a batch with a gap before it, of the one that is due, and of that one again."""
+    side = Side(name, broker.bootstrap)
+    topic = side.create("deleted")
+    fields = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+    producer_id = side.ask(ApiKey.INIT_PRODUCER_ID, 4, fields).producer_id
+
+    def send(sequence: int) -> tuple[int, int]:
+        side.produce(topic, Batch([Sent(b"x")], producer=Producer(producer_id, 0, sequence)).encode())
+        [partition] = side.transcript[-1].answer["responses"][0]["partition_responses"]
+        return partition["error_code"], partition["base_offset"]
+
+    assert [send(0), send(1)] == [(0, 0), (0, 1)]
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}]
+    side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000})
+    side.close()
+    broker.stop()
+    broker.start()
+    side.settle()
+    answers = [send(1), send(9), send(2)]
+    side.close()
+    return answers
+
+
+@pytest.mark.long
+def test_a_producer_whose_records_are_all_deleted_is_known_after_a_restart(jars: Path, tmp_path: Path) -> None:
+    """What it sends again is in the log once; Kafka writes it twice, and takes any sequence for its first."""
+    with Tidelog(tmp_path / "tidelog", SETTINGS) as tidelog:
+        ours = answers_after_all_was_deleted(tidelog, "Tidelog")
+    with ApacheKafka(tmp_path / "kafka", {}) as kafka:
+        theirs = answers_after_all_was_deleted(kafka, "Kafka")
+    out_of_order = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert ours == [(0, 1), out_of_order, (0, 2)]
+    assert theirs == [(0, 2), out_of_order, (0, 3)]
