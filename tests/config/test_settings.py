@@ -168,3 +168,11 @@ def test_each_setting_has_a_variable() -> None:
 def test_the_documentation_is_what_the_declarations_say() -> None:
     written = Path(__file__).parents[2] / "docs" / "settings.md"
     assert written.read_text() == page(), "run: python -m tidelog.config > docs/settings.md"
+
+
+@pytest.mark.parametrize("name", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
+def test_segments_of_internal_topics_have_the_bound_of_all_topics(name: str) -> None:
+    """Else the broker would start, and the topic couldn't be made when the first group or transaction comes."""
+    assert BrokerConfig.parse({name: "1048576"}).value(name) == 1048576
+    with pytest.raises(ConfigError, match=rf"{name}.*1048576"):
+        BrokerConfig.parse({name: "1048575"})

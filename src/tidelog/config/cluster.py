@@ -95,7 +95,7 @@ class InternalTopicSettings(Settings):
     offsets_topic_replication_factor = short(
         3, "The replication factor of `__consumer_offsets`; unset, at most the number of brokers.", at_least=1
     )
-    offsets_topic_segment_bytes = integer(104_857_600, "`segment.bytes` of `__consumer_offsets`.", at_least=1)
+    offsets_topic_segment_bytes = integer(104_857_600, "`segment.bytes` of `__consumer_offsets`.", at_least=1024 * 1024)
     offsets_topic_compression_codec = integer(
         0,
         "The codec of the records in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
@@ -109,7 +109,9 @@ class InternalTopicSettings(Settings):
     transaction_state_log_min_isr = integer(
         2, "`min.insync.replicas` of `__transaction_state`; unset, at most its replication factor.", at_least=1
     )
-    transaction_state_log_segment_bytes = integer(104_857_600, "`segment.bytes` of `__transaction_state`.", at_least=1)
+    transaction_state_log_segment_bytes = integer(
+        104_857_600, "`segment.bytes` of `__transaction_state`.", at_least=1024 * 1024
+    )
     producer_id_expiration_check_interval_ms = integer(
         600_000, "How often idempotent producers that have gone are forgotten.", at_least=1
     )
