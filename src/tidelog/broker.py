@@ -33,6 +33,7 @@ from tidelog.raft.voters import ReplicaKey, Voter
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.server.dispatch import Dispatch
 from tidelog.server.server import Server
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.metadata import decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Broker:
 
         def failing(promise: Promise[None]) -> bool:
             if promise.error is not None:
-                started.fail(promise.error)
+                started.fail(self._cause(promise.error))
             return promise.error is not None
 
         def registered(promise: Promise[None]) -> None:
@@ -137,6 +138,11 @@ class Broker:
 
         controller.start().on_done(leading)
         return started
+
+    def _cause(self, error: BaseException) -> BaseException:
+        """Why the start failed. Where the metadata log went offline, that: what follows from it tells nobody anything."""
+        reason = None if self._raft is None else self._raft.offline
+        return error if reason is None else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def _all_folders(self) -> list[str]:
         """The data folders, and the metadata's where it has one of its own."""

@@ -113,7 +113,10 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
     if isinstance(error, ConfigError | FolderError | CheckpointError):
         return str(error)
     if isinstance(error, ElectionFileError | KafkaError | MetadataError | SnapshotError):
-        return f"{error}. The broker doesn't start without its metadata: restore that file from a backup"
+        return (
+            f"{error}. The broker doesn't start without its metadata: where the disk failed, see to it and start "
+            "again; where a file is damaged or lost, restore it from a backup"
+        )
     if not isinstance(error, OSError):
         log.error("the broker did not start", exc_info=error)
         return f"the broker did not start: {type(error).__name__}: {error}"

@@ -112,6 +112,8 @@ class RaftDriver:
         self._voters_in_log = False
         self._taking_part = False
         self._stopped = False
+        self.offline: str | None = None
+        """Why the log can't be used any more: what happened, and where."""
 
     # ---- what others may know ----
 
@@ -264,6 +266,7 @@ class RaftDriver:
 
     def _offline(self, reason: str) -> None:
         """The log failed: what was appended last may or may not be there. This node can't lead with it."""
+        self.offline = reason
         _logger.error("the metadata log is offline, this node leads it no longer: %s", reason)
         if self._taking_part:
             self.handle(Resigned())

@@ -118,16 +118,26 @@ def format_metadata(
 
 
 def check_metadata(env: Environment, folder: str, partitions: Sequence[tuple[str, int]]) -> None:
-    """Refuse to begin a cluster anew beside partitions: without the metadata that named them, all would be strays."""
+    """Refuse to begin a cluster anew beside partitions: without the metadata that named them, all would be strays.
+
+    A folder of a partition is made when the metadata that names it is durable: there are records then, or a checkpoint
+    of them. That of offset 0 is none: formatting makes it.
+    """
     metadata = f"{folder}/{METADATA_FOLDER}"
     names = env.disk.list_folder(metadata) if env.disk.exists(metadata) else []
-    if not partitions or any(name.endswith((".log", ".checkpoint")) for name in names):
+    if not partitions or any(_has_records(env, f"{metadata}/{name}", name) for name in names):
         return
     topic, index = partitions[0]
     raise FolderError(
-        f"{metadata} is empty, but there are folders of {len(partitions)} partitions, such as {topic}-{index}: restore "
-        f"the metadata log from a backup; to begin anew without these topics, move their folders away"
+        f"{metadata} has no records, but there are folders of {len(partitions)} partitions, such as {topic}-{index}: "
+        f"restore the metadata log from a backup; to begin anew without these topics, move their folders away"
     )
+
+
+def _has_records(env: Environment, path: str, name: str) -> bool:
+    if name.endswith(".log"):
+        return env.disk.size(path) > 0
+    return name.endswith(".checkpoint") and name != SnapshotId(0, 0).file_name
 
 
 def read_bootstrap(env: Environment, folder: str) -> list[bytes]:

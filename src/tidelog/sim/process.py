@@ -55,11 +55,8 @@ class BrokerProcess:
         self._host.note(f"{self.name} serves")
 
     def _failed(self, error: BaseException) -> None:
-        """A start that the disk's faults made impossible; anything else is a bug and passes through.
-
-        Where the metadata log can't be synced, what the controller was to write fails as if its time were over.
-        """
-        unwritten = isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
+        """A start that the disk's faults made impossible; anything else is a bug and passes through."""
+        unwritten = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
         if not isinstance(error, OSError) and not unwritten:
             raise error
         self._host.note(f"{self.name} doesn't start: {error}")
