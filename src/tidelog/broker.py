@@ -140,7 +140,7 @@ class Broker:
         return started
 
     def _cause(self, error: BaseException) -> BaseException:
-        """Why the start failed. Where the metadata log went offline, that: what follows from it tells nobody anything."""
+        """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
         reason = None if self._raft is None else self._raft.offline
         return error if reason is None else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
