@@ -1,7 +1,7 @@
 """A shop on Tidelog and Spark: makes orders, payments and refunds, runs a pipeline, shows what came out."""
 
 import json
-import random
+import os
 import shutil
 import subprocess
 import sys
@@ -11,75 +11,62 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
+from demo_page import COLOURS, euros, page
+from demo_shop import UNREADABLE, Sent, fill
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from tidelog.client import Admin, Producer, read
+from tidelog.client import read
 from tidelog.testing import Broker
 
-PRODUCTS = {"kelp": 3.5, "oysters": 18.0, "rope": 7.25, "charts": 24.0}
-CUSTOMERS = ("ada", "bob", "cleo", "dan")
-ORDERS = 5000
-MINUTES = 20
 SETTINGS = {"transaction.two.phase.commit.enable": True}
-console = Console()
+WIDTH = 60
+console = Console(highlight=False)
 
 
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(__file__).with_name("demo-shop.toml"), folder / "shop.toml")
+    file = folder / "shop.toml"
+    shutil.copy(Path(__file__).with_name("demo-shop.toml"), file)
     with Broker(SETTINGS) as broker:
-        console.rule("1. A shop's orders, payments and refunds")
-        expected = fill(broker.bootstrap)
-        console.print(f"{expected['orders']} orders, {expected['refunds']} refunds, and 3 records that nobody can read")
-        console.rule("2. The pipeline")
-        console.print((folder / "shop.toml").read_text(), highlight=False, style="dim")
-        command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(folder / "shop.toml"), "--once"]
+        console.rule("1. A shop's orders, payments and refunds, into topics")
         began = time.monotonic()
+        sent = fill(broker.bootstrap)
+        console.print(
+            f"Sent {sent.orders:,} orders, {sent.payments:,} payments, {sent.refunds:,} refunds, "
+            f"and {len(UNREADABLE)} records that nobody can read, in {time.monotonic() - began:.1f} s."
+        )
+        console.rule("2. The pipeline: one file")
+        console.print(file.read_text(), style="dim", markup=False)
+        began = time.monotonic()
+        command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(file), "--once"]
         done = subprocess.run([*command, "-b", broker.bootstrap], check=False)
         if done.returncode:
             return done.returncode
-        console.print(f"It took {time.monotonic() - began:.0f} s, most of it to start Spark.")
-        console.rule("3. What came out")
+        console.print(f"It took {time.monotonic() - began:.0f} s, much of it to start Spark.")
         minutes = newest(broker.bootstrap)
-        letters = list(read(broker.bootstrap, "shop-dead", stop_at_end=True, isolation_level="read_committed"))
-        page = show(folder, minutes, letters)
-    counted = sum(row["orders"] for row in minutes)
-    console.print(f"Orders in the topic of counts: {counted}; sent: {expected['orders']}; dead letters: {len(letters)}")
-    console.print(f"The page: {page}\nThe lake: {folder / 'lake'}", highlight=False)
-    if sys.stdout.isatty():
-        webbrowser.open(page.as_uri())
-    return 0 if counted == expected["orders"] and len(letters) == 3 else 1
+        letters = unreadable(broker.bootstrap)
+    console.rule("3. What came out")
+    products = by_product(minutes, folder / "lake" / "sales")
+    show(minutes, products, letters)
+    result = folder / "shop.html"
+    result.write_text(page(minutes, products, letters))
+    console.print(f"\nThe same as a page: {result}\nThe lake:           {folder / 'lake' / 'sales'}", soft_wrap=True)
+    if sys.stdout.isatty() and has_screen():
+        webbrowser.open(result.as_uri())
+    return 0 if same(sent, products, letters) else 1
 
 
-def fill(bootstrap: str) -> dict[str, int]:
-    admin = Admin(bootstrap)
-    for topic in ("orders", "payments", "refunds"):
-        admin.create_topic(topic, 2)
-    chance = random.Random(6)
-    refunds = 0
-    with Producer(bootstrap) as producer:
-        for number in range(ORDERS):
-            product = chance.choice(list(PRODUCTS))
-            amount = round(PRODUCTS[product] * chance.randint(1, 5), 2)
-            second = number * MINUTES * 60 // ORDERS
-            at = f"2026-01-31T12:{second // 60:02d}:{second % 60:02d}Z"
-            who = chance.choice(CUSTOMERS)
-            order = {"id": number, "customer": who, "product": product, "amount": amount, "at": at}
-            paid = {"id": f"p{number}", "order_id": number, "amount": amount, "at": at}
-            producer.send("orders", json.dumps(order).encode(), key=who.encode())
-            producer.send("payments", json.dumps(paid).encode(), key=who.encode())
-            if chance.random() < 0.05:
-                refunds += 1
-                producer.send("refunds", json.dumps({**paid, "id": f"r{number}"}).encode(), key=who.encode())
-        for text in (b"{torn", b'{"id": "not a number", "amount": 1}', b"\xff\xfe"):
-            producer.send("orders", text)
-    return {"orders": ORDERS, "refunds": refunds}
+def has_screen() -> bool:
+    """Without one a browser would be opened in the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def newest(bootstrap: str) -> list[dict[str, Any]]:
-    """The last word on each minute and product."""
+    """The last word on each minute and product, of the topic that the pipeline writes."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for message in read(bootstrap, "orders-by-minute", stop_at_end=True, isolation_level="read_committed"):
         row = json.loads(message.value or b"{}")
@@ -87,48 +74,70 @@ def newest(bootstrap: str) -> list[dict[str, Any]]:
     return [found[place] for place in sorted(found)]
 
 
-def show(folder: Path, minutes: list[dict[str, Any]], letters: list[Any]) -> Path:
-    products = {product: [row for row in minutes if row["product"] == product] for product in PRODUCTS}
-    table = Table("product", "orders", "worth")
-    for product, rows in products.items():
-        table.add_row(product, str(sum(row["orders"] for row in rows)), f"{sum(row['worth'] for row in rows):,.2f}")
+def unreadable(bootstrap: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    for message in read(bootstrap, "shop-dead", stop_at_end=True, isolation_level="read_committed"):
+        told = {name: (value or b"").decode() for name, value in message.headers}
+        place = f"{told['tidelog.topic']}, partition {told['tidelog.partition']}, offset {told['tidelog.offset']}"
+        value = (message.value or b"").decode(errors="backslashreplace")
+        found.append({"place": place, "value": value, "reason": told["tidelog.reason"]})
+    return sorted(found, key=lambda each: each["place"])
+
+
+def by_product(minutes: list[dict[str, Any]], lake: Path) -> list[dict[str, Any]]:
+    """A row a product, money in cents: orders from the topic, payments and refunds from the lake; and all together."""
+    rows = {name: {"product": name, "orders": 0, "ordered": 0, "paid": 0, "refunded": 0} for name in COLOURS}
+    for row in minutes:
+        rows[row["product"]]["orders"] += row["orders"]
+        rows[row["product"]]["ordered"] += round(100 * row["worth"])
+    for row in pyarrow.parquet.read_table(lake, columns=["product", "amount", "refund"]).to_pylist():
+        rows[row["product"]]["refunded" if row["refund"] else "paid"] += round(100 * row["amount"])
+    every: list[dict[str, Any]] = list(rows.values())
+    total = {name: sum(row[name] for row in every) for name in ("orders", "ordered", "paid", "refunded")}
+    every.append({"product": "all", **total})
+    return [{**row, "kept": row["paid"] - row["refunded"]} for row in every]
+
+
+def show(minutes: list[dict[str, Any]], products: list[dict[str, Any]], letters: list[dict[str, str]]) -> None:
+    """Plot and table for a terminal."""
+    starts = sorted({row["minute"] for row in minutes})
+    worth = {(row["minute"], row["product"]): row["worth"] for row in minutes}
+    most = max(sum(worth.get((at, product), 0) for product in COLOURS) for at in starts)
+    console.print("[bold]Value of orders in each minute[/], read from the topic orders-by-minute")
+    console.print(Text.assemble("UTC    ", *((f"██ {product}  ", colour) for product, colour in COLOURS.items())))
+    for at in starts:
+        line = Text(f"{at[11:16]}  ")
+        for product, colour in COLOURS.items():
+            line.append("█" * round(WIDTH * worth.get((at, product), 0) / most), colour)
+        console.print(line.append(f" {sum(worth.get((at, product), 0) for product in COLOURS):,.0f} €"))
+    table = Table(title="Products: paid and refunded from the lake", title_justify="left", title_style="bold")
+    table.add_column("Product")
+    for name in ("Orders", "Ordered", "Paid", "Refunded", "Kept"):
+        table.add_column(name, justify="right")
+    for row in products:
+        money = [euros(row[name]) for name in ("ordered", "paid", "refunded", "kept")]
+        if row["product"] == "all":
+            table.add_section()
+        table.add_row(row["product"], f"{row['orders']:,}", *money, style="bold" if row["product"] == "all" else None)
+    console.print()
     console.print(table)
-    for letter in letters:
-        reason = dict(letter.headers).get("tidelog.reason") or b""
-        console.print(f"dead letter: {letter.value!r}: {reason.decode()[:60]}", highlight=False)
-    page = folder / "shop.html"
-    page.write_text(html(products))
-    return page
+    console.print(f"\n[bold]{len(letters)} records that nobody could read[/], kept in the topic shop-dead")
+    for each in letters:
+        console.print(f"  {each['place']}: {each['value']}", style="dim", markup=False)
 
 
-def html(products: dict[str, list[dict[str, Any]]]) -> str:
-    """Worth by minute as stacked bars, and a table."""
-    colours = dict(zip(products, ("#2a6f97", "#61a5c2", "#a9d6e5", "#f4a261"), strict=True))
-    starts = sorted({row["minute"] for rows in products.values() for row in rows})
-    most = max(sum(r["worth"] for rows in products.values() for r in rows if r["minute"] == at) for at in starts)
-    bars: list[str] = []
-    for index, at in enumerate(starts):
-        y = 220.0
-        for product, rows in products.items():
-            height = 200 * sum(row["worth"] for row in rows if row["minute"] == at) / most
-            y -= height
-            bars.append(
-                f'<rect x="{40 + index * 30}" y="{y:.1f}" width="24" height="{height:.1f}" fill="{colours[product]}"/>'
-            )
-        bars.append(f'<text x="{52 + index * 30}" y="236" font-size="10" text-anchor="middle">{at[14:16]}</text>')
-    rows = "".join(
-        f'<tr><td style="color:{colours[product]}">&#9632; {product}</td><td>{sum(r["orders"] for r in each)}</td>'
-        f"<td>{sum(r['worth'] for r in each):,.2f}</td></tr>"
-        for product, each in products.items()
-    )
-    return (
-        '<!doctype html><meta charset="utf-8"><title>The shop</title>'
-        "<style>body{font:16px sans-serif;margin:2em}td,th{padding:.2em 1em;text-align:right}"
-        "td:first-child{text-align:left}</style><h1>Orders by minute</h1>"
-        f'<svg width="{60 + 30 * len(starts)}" height="250">{"".join(bars)}</svg>'
-        f"<table><tr><th>product</th><th>orders</th><th>worth</th></tr>{rows}</table>"
-        "<p>Minutes past noon; worth of orders, as the pipeline counted it into the topic orders-by-minute.</p>"
-    )
+def same(sent: Sent, products: list[dict[str, Any]], letters: list[dict[str, str]]) -> bool:
+    """Whether what came out is what went in, to the cent; said either way."""
+    right = len(letters) == len(UNREADABLE) and products[-1]["orders"] == sent.orders
+    for row in products[:-1]:
+        name = row["product"]
+        right &= row["ordered"] == sent.ordered[name] and row["paid"] == sent.paid[name]
+        right &= row["refunded"] == sent.refunded[name]
+    if right:
+        console.print("\n[green]✓[/] Orders, payments and refunds that came out are those that went in, to the cent.")
+    else:
+        console.print(f"\n[red]✗[/] What came out differs from what went in: {sent}")
+    return right
 
 
 if __name__ == "__main__":

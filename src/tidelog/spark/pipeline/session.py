@@ -4,10 +4,14 @@ What a person can put right is said before anything runs, as one sentence: no Ja
 differ from this machine (cluster.py).
 """
 
+import atexit
 import os
+import shutil
 import socket
 import sys
+import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tidelog.spark.pipeline.cluster import check_cluster, wait_for_executors
@@ -27,6 +31,8 @@ SQL = {
     "spark.sql.streaming.stopTimeout": "30s",
 }
 PARTITIONS = "spark.sql.shuffle.partitions"
+LOG = "spark.log"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
 def is_local(master: str | None) -> bool:
@@ -39,8 +45,11 @@ def is_remote(master: str | None) -> bool:
     return master is not None and master.startswith("sc://")
 
 
-def session(pipeline: Pipeline, master: str | None) -> Any:
-    """A session at `master`, checked to be able to run the pipeline; NoSpark or PipelineError says why not."""
+def session(pipeline: Pipeline, master: str | None, *, log: bool = True) -> Any:
+    """A session at `master`, checked to be able to run the pipeline; NoSpark or PipelineError says why not.
+
+    What Spark's own log says goes to `spark.log` in the pipeline's state, and nowhere without `log`.
+    """
     if is_remote(master):
         return _connected(pipeline, str(master))
     ready_java()
@@ -50,9 +59,8 @@ def session(pipeline: Pipeline, master: str | None) -> Any:
     elif str(master).startswith("spark://"):
         _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
     told: dict[str, str] = pipeline.told.get("spark", {})
-    spark = _started(pipeline, master or "local[*]", told)
+    spark = _started(pipeline, master or "local[*]", {**_logging(pipeline, log), **told})
     try:
-        spark.sparkContext.setLogLevel("ERROR")
         cores = os.cpu_count() or 1
         if not is_local(master):
             cores = wait_for_executors(spark, str(master))
@@ -63,6 +71,15 @@ def session(pipeline: Pipeline, master: str | None) -> Any:
         spark.stop()
         raise
     return spark
+
+
+def _logging(pipeline: Pipeline, log: bool) -> dict[str, str]:
+    """Spark's log to a file, from its first line on: so it is told to the JVM, not to the session."""
+    folder = pipeline.state.resolve() if log else Path(tempfile.mkdtemp(prefix="tidelog-spark-"))
+    if not log:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options = {"log4j2.configurationFile": LOG_SETTINGS.as_uri(), "tidelog.spark.log": folder / LOG}
+    return {"spark.driver.defaultJavaOptions": " ".join(f'"-D{name}={value}"' for name, value in options.items())}
 
 
 def _started(pipeline: Pipeline, master: str, told: dict[str, str]) -> Any:
