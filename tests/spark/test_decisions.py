@@ -1,6 +1,5 @@
 """The exactly-once sink without Spark: tasks and drivers as functions, stopped between any two steps."""
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +11,12 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tidelog.client import Admin, read
+from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
-from tidelog.rpc.transactions import end_transaction, open_transactions
+from tidelog.rpc.transactions import Producer, end_transaction, open_transactions
 from tidelog.spark import decisions as module
-from tidelog.spark.decisions import Decisions, RolledBack, task_prefix
+from tidelog.spark.decisions import Decisions, Replaced, RolledBack
+from tidelog.spark.producers import Attempt, Owner, Producers, owner_of, task_id
 from tidelog.spark.sink import Written, settle, write_rows
 from tidelog.spark.sink_options import SinkOptions, read_sink_options
 from tidelog.testing import Broker
@@ -42,13 +43,18 @@ class Query:
         Admin(broker.bootstrap).create_topic(self.topic, 2)
         given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": self.topic}
         self.options: SinkOptions = read_sink_options(given, streaming=True)
+        self.worker = Producers()
 
-    def task(self, batch: int, *values: bytes) -> Written:
+    def task(self, batch: int, *values: bytes, run: str = "run", worker: Producers | None = None) -> Written:
         table = arrow.record_batch({"key": list(values), "value": list(values)})
-        return write_rows(self.options, self.sink, batch, iter([table]))
+        attempt = Attempt(self.sink, run, batch)
+        return write_rows(self.options, attempt, iter([table]), worker or self.worker)
 
     def commit(self, batch: int, *written: Written) -> None:
         settle(self.options, batch, list(written), commit=True)
+
+    def abort(self, batch: int, *written: Written) -> None:
+        settle(self.options, batch, list(written), commit=False)
 
     def seen(self) -> list[bytes]:
         """What a reader of committed records gets, up to the last stable offset."""
@@ -57,7 +63,13 @@ class Query:
 
     def open(self) -> list[str]:
         with Cluster(self.bootstrap) as cluster:
-            return open_transactions(cluster, task_prefix(self.sink))
+            found = open_transactions(cluster, lambda name: f"-{self.sink}-task-" in name)
+        return [each.transactional_id or "" for each in found]
+
+    def ids(self) -> list[str]:
+        """The transactional ids of its tasks that the coordinator knows."""
+        with Transactions(self.bootstrap) as transactions:
+            return [each.name for each in transactions.all() if f"-{self.sink}-task-" in each.name]
 
 
 @pytest.fixture
@@ -85,12 +97,117 @@ def test_attempts_that_lost_are_swept(query: Query) -> None:
     assert (query.seen(), query.open()) == ([b"a"], [])
 
 
-def test_an_old_driver_leaves_later_batches_alone(query: Query) -> None:
+def test_ids_are_used_again_for_later_batches_only(query: Query) -> None:
+    for batch in range(5):
+        query.commit(batch, query.task(batch, b"%d" % batch), query.task(batch, b"again"))
+    assert len(query.ids()) == 2
+    query.task(4, b"late")  # for a batch that is decided: dropped before anything is written
+    query.commit(5, query.task(5, b"5"))
+    query.task(6, b"lost")  # an attempt whose end never reached the driver
+    query.commit(6, query.task(6, b"6"))
+    assert len(query.ids()) == 2
+    assert (query.seen(), query.open()) == ([b"0", b"1", b"2", b"3", b"4", b"5", b"6", *[b"again"] * 5], [])
+
+
+def test_an_id_that_is_still_open_is_not_taken_again(query: Query) -> None:
+    query.task(0, b"a")
+    later = query.task(1, b"b")  # a driver that went on without ending the first
+    assert len(query.open()) == 2
+    query.commit(1, later)
+    assert (query.seen(), query.open()) == ([b"b"], [])
+
+
+def test_an_id_that_an_operator_aborted_is_not_taken_again(query: Query) -> None:
     query.commit(0, query.task(0, b"a"))
-    later = query.task(1, b"b")
-    query.commit(0, query.task(0, b"a"))  # a driver that slept, and sweeps
+    [name] = query.ids()
+    with Transactions(query.bootstrap) as transactions:
+        transactions.abort(name)  # it has a timeout now, by which a batch that is decided could be aborted
+    query.commit(1, query.task(1, b"b"))
+    assert (len(query.ids()), query.seen()) == (2, [b"a", b"b"])
+
+
+def test_two_processes_never_share_an_id(query: Query) -> None:
+    first, second = query.task(0, b"a"), query.task(0, b"b", worker=Producers())
+    query.commit(0, first, second)
+    assert (len(query.ids()), query.seen()) == (2, [b"a", b"b"])
+
+
+@pytest.mark.parametrize("sink", ["job-a", "job-a-task-b", "2f8a-1", "job-x-driver"])
+def test_whose_an_id_is_can_be_told(sink: str) -> None:
+    owner = Owner(sink, "5b1e7f1e-0000-4000-8000-000000000001")
+    assert owner_of(task_id(owner, "0123456789ab", 7)) == owner
+    assert owner_of(f"tidelog-spark-{sink}-driver") is None or "-task-" in sink
+
+
+def test_a_task_that_ends_after_its_batch_was_decided_aborts_itself(query: Query) -> None:
+    def slow() -> Iterator[Any]:
+        yield arrow.record_batch({"value": [b"a"]})
+        query.commit(0, query.task(0, b"a"))  # another attempt of it won, and the driver has swept
+
+    late = write_rows(query.options, Attempt(query.sink, "run", 0), slow(), Producers())
+    assert (late.producer, query.seen(), query.open()) == (None, [b"a"], [])
+
+
+def test_a_late_attempt_that_is_killed_is_swept_by_the_next_commit(query: Query) -> None:
+    def killed() -> Iterator[Any]:
+        yield arrow.record_batch({"value": [b"x" * 600_000]})
+        query.commit(0, query.task(0, b"a"))
+        yield arrow.record_batch({"value": [b"x" * 600_000]})
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidelog.spark.sink._abandon", lambda *_: None)
+        with pytest.raises(Killed):
+            write_rows(query.options, Attempt(query.sink, "run", 0), killed(), Producers())
+    query.commit(1, query.task(1, b"b"))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_new_run_sweeps_what_the_old_one_left(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    query.task(1, b"b")
+    query.commit(1, query.task(1, b"b", run="next", worker=Producers()))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_run_whose_open_transactions_were_swept_decides_nothing(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    swept = query.task(1, b"b")
+    query.commit(1, query.task(1, b"b", run="next", worker=Producers()))
+    with pytest.raises(Replaced, match="took over while batch 2 was being written"):
+        query.commit(2, swept)
+    query.commit(2, query.task(2, b"c", run="next", worker=Producers()))
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
+
+
+def test_a_run_that_slept_leaves_alone_what_another_has_open_for_a_later_batch(query: Query) -> None:
+    asleep = query.task(0, b"a")
+    query.commit(0, query.task(0, b"a", run="next", worker=Producers()))
+    later = query.task(1, b"b", run="next", worker=Producers())
+    with pytest.raises(Replaced):
+        query.commit(0, asleep)
     query.commit(1, later)
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_decision_outlives_the_offset_that_says_where_it_is(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    query.commit(1, query.task(1, b"b"))
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": query.bootstrap})
+    client.delete_consumer_groups([query.sink])[query.sink].result()  # as brokers do after a week
+    query.commit(1, query.task(1, b"b", run="next", worker=Producers()))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_batch_without_rows_is_nothing_to_decide_but_takes_over(query: Query) -> None:
+    query.task(0, b"a", run="killed", worker=Producers())
+    query.commit(0, Written(Attempt(query.sink, "run", 0), None, None, 0))
+    assert query.open() == []
+    query.commit(1, Written(Attempt(query.sink, "run", 1), None, None, 0))
+    query.commit(1, query.task(1, b"b"))
+    assert query.seen() == [b"b"]
 
 
 def test_a_checkpoint_that_went_back_is_an_error(query: Query) -> None:
@@ -100,54 +217,112 @@ def test_a_checkpoint_that_went_back_is_an_error(query: Query) -> None:
 
 
 def test_a_failed_batch_is_aborted(query: Query) -> None:
-    settle(query.options, 0, [query.task(0, b"a")], commit=False)
+    query.task(0, b"a")  # of a task that was killed
+    query.abort(0, query.task(0, b"a"))
+    assert query.open() == []
     query.commit(0, query.task(0, b"b"))
-    assert (query.seen(), query.open()) == ([b"b"], [])
+    assert query.seen() == [b"b"]
+
+
+def test_what_is_decided_is_not_aborted_though_the_commit_failed(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = query.task(0, b"a"), query.task(0, b"b")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 1))
+        with pytest.raises(Killed):
+            query.commit(0, first, second)
+    query.abort(0, first, second)
+    query.commit(0, query.task(0, b"a", b"b", run="next"))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_what_an_operator_aborted_after_the_decision_is_told(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = query.task(0, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 1))
+        with pytest.raises(Killed):
+            query.commit(0, written)
+    with Transactions(query.bootstrap) as transactions:
+        transactions.abort(query.open()[0])
+    with pytest.raises(
+        KafkaError, match=r"is decided, but its transaction .* can't be committed: it was aborted by hand"
+    ):
+        query.commit(0, query.task(0, b"a", run="next"))
 
 
 def test_a_driver_that_was_replaced_can_decide_nothing(query: Query) -> None:
-    mine = query.task(0, b"a")
     query.commit(0, query.task(0, b"a"))
     with Cluster(query.bootstrap) as cluster:
-        old = Decisions(cluster, query.sink, query.options.decisions)
-        Decisions(cluster, query.sink, query.options.decisions)
-        with pytest.raises(KafkaError):
-            old.commit(1, [mine.producer] if mine.producer else [])
-    assert query.seen() == [b"a"]
+        old, new = (Decisions(cluster, query.sink, run, query.options.decisions) for run in ("run", "next"))
+        assert old.commit(1, 1, own(query.task(1, b"b")))
+        mine = query.task(2, b"c")
+        assert new.commit(2, 1, own(query.task(2, b"c", run="next", worker=Producers())))
+        with pytest.raises(Replaced):
+            old.commit(2, mine.term, own(mine))
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
+
+
+def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
+    with Cluster(query.bootstrap) as cluster:
+        driver = Decisions(cluster, query.sink, "run", query.options.decisions)
+        assert driver.commit(0, 0, own(query.task(0, b"a")))
+        module.init_producer(cluster, module.driver_id(query.sink))  # another driver, killed before it did more
+        assert driver.commit(1, 1, own(query.task(1, b"b")))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def own(written: Written) -> list[Producer]:
+    return [written.producer] if written.producer is not None else []
 
 
 class Killed(BaseException):
     """kill -9, as far as a function can tell."""
 
 
-STEPS = ["init_producer", "committed_offset", "produce", "commit_offsets_in", "end_transaction"]
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("call", [0, 1, 2])
-def test_a_driver_killed_at_any_step_repeats_the_batch(
-    query: Query, monkeypatch: pytest.MonkeyPatch, step: str, when: str, call: int
-) -> None:
-    real: Any = getattr(module, step)
+def dying_at(real: Any, call: int) -> Any:
+    """The function, but its caller is killed before the call of this number."""
     calls = iter(range(100))
 
     def dying(*args: Any, **named: Any) -> Any:
-        mine = next(calls) == call
-        if mine and when == "before":
+        if next(calls) == call:
             raise Killed
-        result = real(*args, **named)
-        if mine:
-            raise Killed
-        return result
+        return real(*args, **named)
 
+    return dying
+
+
+STEPS = (
+    "init_producer",
+    "committed_offset",
+    "produce",
+    "commit_offsets_in",
+    "end_transaction",
+    "open_transactions",
+    "abort_exactly",
+)
+
+
+TASKS = 4  # steps of the tasks, which ask how far the sink is before and after they write
+
+
+@pytest.mark.parametrize("call", range(TASKS, 16))
+def test_a_driver_killed_between_any_two_steps_repeats_the_batch(
+    query: Query, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
     query.commit(0, query.task(0, b"zero"))
+    killed = False
     with monkeypatch.context() as patch:
-        patch.setattr(module, step, dying)
-        with contextlib.suppress(Killed):
-            query.commit(1, query.task(1, b"a"), query.task(1, b"b"))
-    query.commit(1, query.task(1, b"a", b"b"))  # Spark repeats what it doesn't know to be done
-    query.commit(2, query.task(2, b"c"))
+        dying = dying_at(lambda step, *args, **named: real[step](*args, **named), call)
+        real: dict[str, Any] = {step: getattr(module, step) for step in STEPS}
+        for step in STEPS:
+            patch.setattr(module, step, lambda *args, step=step, **named: dying(step, *args, **named))
+        try:
+            first, second = (query.task(1, value, run="second", worker=Producers()) for value in (b"a", b"b"))
+            query.commit(1, first, second)
+        except Killed:
+            killed = True
+    assert killed, "there are fewer steps than that"
+    query.commit(1, query.task(1, b"a", b"b", run="third"))  # Spark repeats what it doesn't know to be done
+    query.commit(2, query.task(2, b"c", run="third"))
     assert (query.seen(), query.open()) == ([b"a", b"b", b"c", b"zero"], [])
 
 
@@ -165,7 +340,7 @@ def test_a_job_writes_once_under_its_id(query: Query) -> None:
     options = read_sink_options(given, streaming=False)
     for _ in range(2):
         table = arrow.record_batch({"value": [b"a", b"b"]})
-        written = write_rows(options, f"job-{query.sink}", 0, iter([table]))
+        written = write_rows(options, Attempt(f"job-{query.sink}", "run", 0), iter([table]))
         settle(options, 0, [written], commit=True)
     assert query.seen() == [b"a", b"b"]
 
@@ -175,7 +350,7 @@ def test_at_least_once_needs_no_decision(query: Query) -> None:
     options = read_sink_options(given, streaming=False)
     headers = [[{"key": "h", "value": b"1"}], None, []]
     table = arrow.record_batch({"value": ["a", None, "c"], "headers": headers, "partition": [1, 0, None]})
-    assert write_rows(options, "", 0, iter([table])).producer is None
+    assert write_rows(options, Attempt("", "", 0), iter([table])).producer is None
     found = sorted(read(query.bootstrap, query.topic, stop_at_end=True), key=lambda m: m.value or b"")
     assert [(m.value, m.headers) for m in found] == [(None, []), (b"a", [("h", b"1")]), (b"c", [])]
 
@@ -189,5 +364,5 @@ def test_at_least_once_needs_no_decision(query: Query) -> None:
 )
 def test_a_row_that_cannot_be_written_is_named(query: Query, column: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        write_rows(query.options, query.sink, 0, iter([arrow.record_batch(column)]))
+        write_rows(query.options, Attempt(query.sink, "run", 0), iter([arrow.record_batch(column)]))
     assert query.open() == []

@@ -31,10 +31,13 @@ def coordinator(cluster: Cluster, key: str, kind: int = GROUP) -> Connection:
     return cluster.broker(response.node_id, response.host, response.port)
 
 
-def committed_offset(cluster: Cluster, group: str, place: Place) -> tuple[int, str] | None:
-    """The offset that the group committed and the note that came with it; waits for transactions that are open."""
+def committed_offset(cluster: Cluster, group: str, place: Place, *, stable: bool = True) -> tuple[int, str] | None:
+    """The offset that the group committed and the note that came with it.
+
+    Waits for a transaction that is about to change it, or, without `stable`, tells what holds until that is committed.
+    """
     asked = OffsetFetchRequestTopic(name=place[0], partition_indexes=[place[1]])
-    request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=True)
+    request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=stable)
 
     def once() -> tuple[int, str] | None:
         response = coordinator(cluster, group).ask(request, OffsetFetchResponse, _FETCH_VERSION_MAX)

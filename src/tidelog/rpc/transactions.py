@@ -4,7 +4,7 @@ What is here speaks the second version of transactions (KIP-890): writing joins 
 raises the producer's epoch. `two_phase` transactions have no timeout: only an end, or a new owner of the id, ends them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.rpc.cluster import Cluster
@@ -12,6 +12,7 @@ from tidelog.rpc.errors import Unsupported
 from tidelog.rpc.groups import TRANSACTION, coordinator
 from tidelog.rpc.offsets import Place
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -23,7 +24,13 @@ from tidelog.wire.messages.txn_offset_commit import (
 )
 
 TIMEOUT_MS = 60_000
+NO_TIMEOUT_MS = 2**31 - 1
+FORGOTTEN = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+"""It ended so long ago that the coordinator knows it no more: what is open is never forgotten."""
+ENDED = (*FORGOTTEN, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+"""What an abort is answered where somebody has ended the transaction before, or the id is in a later one."""
 _TWO_PHASE_VERSION = 6
+_AT_REST = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,24 @@ class Producer:
     transactional_id: str | None
     id: int
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A transactional id as its coordinator knows it; the producer is the one that may write now."""
+
+    producer: Producer
+    state: str
+    timeout_ms: int
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is open or being ended: the producer may begin its next transaction."""
+        return self.state in _AT_REST
+
+    @property
+    def two_phase(self) -> bool:
+        return self.timeout_ms == NO_TIMEOUT_MS
 
 
 def init_producer(
@@ -80,8 +105,41 @@ def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> Pr
     return cluster.patiently(f"end transaction {name}", once)
 
 
-def open_transactions(cluster: Cluster, prefix: str) -> list[str]:
-    """The transactional ids with this prefix that have something open, over all brokers."""
+def abort_exactly(cluster: Cluster, producers: Iterable[Producer]) -> int:
+    """Abort the transactions that these producers have open in just these epochs; how many were ended by this.
+
+    What has ended meanwhile, or goes on in a later epoch, is not touched.
+    """
+    ended = 0
+    for producer in producers:
+        try:
+            end_transaction(cluster, producer, commit=False)
+            ended += 1
+        except KafkaError as error:
+            if error.code not in ENDED:
+                raise
+    return ended
+
+
+def describe(cluster: Cluster, transactional_id: str) -> Described | None:
+    """What its coordinator knows of a transactional id; None where that is nothing."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+    def once() -> Described | None:
+        asked = coordinator(cluster, transactional_id, TRANSACTION)
+        [told] = asked.ask(request, DescribeTransactionsResponse).transaction_states
+        if told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return None
+        if told.error_code:
+            raise KafkaError(ErrorCode(told.error_code), f"describe transactional id {transactional_id}")
+        producer = Producer(transactional_id, told.producer_id, told.producer_epoch)
+        return Described(producer, told.transaction_state, told.transaction_timeout_ms)
+
+    return cluster.patiently(f"describe transactional id {transactional_id}", once)
+
+
+def open_transactions(cluster: Cluster, wanted: Callable[[str], bool]) -> list[Producer]:
+    """The producers of wanted transactional ids that have something open, over all brokers, in their present epochs."""
     request = ListTransactionsRequest(state_filters=["Ongoing"])
 
     def once() -> list[str]:
@@ -90,10 +148,11 @@ def open_transactions(cluster: Cluster, prefix: str) -> list[str]:
             response = connection.ask(request, ListTransactionsResponse, 1)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code), "list the transactions")
-            found += [each.transactional_id for each in response.transaction_states]
-        return sorted(name for name in found if name.startswith(prefix))
+            found += [each.transactional_id for each in response.transaction_states if wanted(each.transactional_id)]
+        return sorted(found)
 
-    return cluster.patiently("list the transactions", once)
+    described = [describe(cluster, name) for name in cluster.patiently("list the transactions", once)]
+    return [each.producer for each in described if each is not None and each.state == "Ongoing"]
 
 
 def commit_offsets_in(
@@ -120,9 +179,3 @@ def commit_offsets_in(
                     raise KafkaError(ErrorCode(each.error_code), f"commit an offset of group {group} in a transaction")
 
     cluster.patiently(f"commit offsets of group {group}", once)
-
-
-def abandon(cluster: Cluster, transactional_ids: Iterable[str]) -> None:
-    """Abort whatever these ids have open, and fence whoever writes under them."""
-    for name in transactional_ids:
-        init_producer(cluster, name, two_phase=True)

@@ -1,163 +1,249 @@
 """Which batches of a query are decided, and by which transactions: the commit point of the exactly-once sink.
 
 A decision is a record in an ordinary topic, and the batch's number as an offset of a group that bears the sink's name,
-written in one transaction of the driver's. The offset's note says where the record stands. Why it takes just this, and
-what a reader may see meanwhile: docs/decisions/0010-the-spark-sink.md.
+written in one transaction of the driver's. The offset's note says where the record stands, in which term, and which run
+of the query holds it: a term begins when another run takes over. Why it takes just this, and what a reader may see
+meanwhile: docs/decisions/0010-the-spark-sink.md.
 """
 
+import contextlib
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.rpc import Cluster
 from tidelog.rpc.fetch import PartitionReader
 from tidelog.rpc.groups import committed_offset
-from tidelog.rpc.offsets import READ_COMMITTED
+from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, list_offsets
 from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import (
+    ENDED,
+    FORGOTTEN,
     Producer,
-    abandon,
+    abort_exactly,
     commit_offsets_in,
     end_transaction,
     init_producer,
     open_transactions,
 )
+from tidelog.spark.producers import driver_id, owner_of
 from tidelog.wire.batch import build, iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record
 
 logger = logging.getLogger("tidelog.spark")
 
-FORGOTTEN = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-"""It ended so long ago that the coordinator knows it no more: what is open is never forgotten."""
-ABORTED = (*FORGOTTEN, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-EMPTY_FETCHES_MAX = 60
+EMPTY_FETCHES_MAX = 180
+"""Half a second each: longer than the transaction of a driver that was killed stays open."""
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 class RolledBack(RuntimeError):
     """A later batch is decided already: the checkpoint is older than what was written."""
 
 
+class Replaced(RuntimeError):
+    """Another run of the query has taken over: this one may decide nothing more."""
+
+
 @dataclass(frozen=True, slots=True)
-class Decision:
-    batch: int
-    producers: tuple[Producer, ...]
+class Standing:
+    """How far a sink is: its last decided batch, the term that it was decided in, whose that is, and the record."""
+
+    batch: int = -1
+    term: int = 0
+    run: str = ""
+    at: int = -1
+
+
+NOTHING = Standing()
+
+
+def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -> Standing:
+    """How far the sink is; with `stable` what a decision that is being written makes of it is waited for."""
+    found = committed_offset(cluster, sink, (topic, 0), stable=stable)
+    if found is None:
+        return NOTHING
+    batch, note = found
+    at, _, more = note.partition(" ")
+    term, _, run = more.partition(" ")
+    return Standing(batch, int(term or 0), run, int(at))
 
 
 class Decisions:
-    """The driver's side of one sink. Making it fences older drivers: what they decide from now on fails."""
+    """The driver's side of one run of a sink, for as long as one process of the driver's lives.
 
-    def __init__(self, cluster: Cluster, sink: str, topic: str) -> None:
+    The first commit takes the driver's transactional id over, which fences other drivers: what they decide from then on
+    fails. Later ones go on as the same producer, and fail where another driver has taken it.
+    """
+
+    def __init__(self, cluster: Cluster, sink: str, run: str, topic: str) -> None:
         self._cluster = cluster
         self._sink = sink
+        self._run = run
         self._topic = topic
-        self._driver = init_producer(cluster, f"{prefix_of(sink)}driver")
+        self._driver: Producer | None = None
 
-    def commit(self, batch: int, reported: Iterable[Producer]) -> bool:
-        """Make the reported transactions the batch, unless it is decided; then end everything. Whether it decided."""
+    def use(self, cluster: Cluster) -> "Decisions":
+        """Go on over these connections."""
+        self._cluster = cluster
+        return self
+
+    def commit(self, batch: int, term: int | None, reported: Iterable[Producer]) -> bool:
+        """Make the reported transactions the batch, unless it is decided; then end everything. Whether it decided.
+
+        `term` is what the tasks found before they wrote; None where none did.
+        """
         mine = tuple(reported)
-        last = self.last()
-        if last is not None and last.batch > batch:
+        if self._driver is not None:
+            try:
+                return self._commit(batch, term, mine)
+            except Replaced:
+                logger.info("%s: another driver had the decisions meanwhile; looking what it did", self._sink)
+        self._check(batch, term, self._standing(stable=False))  # before anybody is fenced
+        self._driver = init_producer(self._cluster, driver_id(self._sink))
+        return self._commit(batch, term, mine)
+
+    def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...]) -> bool:
+        last = self._standing()
+        self._check(batch, term, last)
+        if last == NOTHING:
+            last = self._recorded()
+            self._check(batch, None, last)
+        takes_over, decides = last.run != self._run, last.batch < batch
+        strangers = self._open(lambda run: run != self._run) if takes_over else []
+        chosen = mine if decides else self._producers(last)
+        if takes_over or (decides and chosen):  # a batch without rows needs no decision
+            self._write(Standing(batch, last.term + takes_over, self._run), chosen)
+        if not decides:
+            logger.warning("batch %d was committed before: its repetition is dropped", batch)
+        self._end(batch, chosen)
+        self._standing()  # the decision is seen from here on: what a late attempt opens after this, it aborts itself
+        left = [*strangers, *mine, *self._open(lambda run: run == self._run)]
+        self._sweep(each for each in left if each not in chosen)
+        return decides
+
+    def abort(self, reported: Iterable[Producer]) -> None:
+        """End what this run has open of a batch that failed, unless it was decided after all."""
+        kept = self._producers(self._standing())
+        left = [*reported, *self._open(lambda run: run == self._run)]
+        self._sweep(each for each in left if each not in kept)
+
+    def _standing(self, *, stable: bool = True) -> Standing:
+        return standing(self._cluster, self._sink, self._topic, stable=stable)
+
+    def _check(self, batch: int, term: int | None, last: Standing) -> None:
+        if last.batch > batch:
             raise RolledBack(
                 f"batch {batch} was to be written, but batch {last.batch} of this query is committed already: the "
                 "checkpoint was rolled back or copied. Go on from the newest checkpoint, or start a query of its own "
                 "with a new one"
             )
-        decided = last is None or last.batch < batch
-        decision = last if last is not None and not decided else Decision(batch, mine)
-        if decided:
-            self._write(decision)
-        else:
-            logger.warning("batch %d was committed before: its repetition is dropped", batch)
-            self._end([each for each in mine if each not in decision.producers], commit=False)
-        self._end(decision.producers, commit=True)
-        self.sweep(decision)
-        return decided
+        if term is not None and term != last.term:
+            raise Replaced(
+                f"another driver of this query took over while batch {batch} was being written (term {last.term}, not "
+                f"{term}): two run on one checkpoint. This one stops; start it again when the other is gone"
+            )
 
-    def abort(self, reported: Iterable[Producer]) -> None:
-        """End what tasks reported of a batch that failed, unless it was decided after all."""
-        last = self.last()
-        kept = () if last is None else last.producers
-        self._end([each for each in reported if each not in kept], commit=False)
+    def _open(self, of: Callable[[str], bool]) -> list[Producer]:
+        """What tasks of these runs have open, in the epochs of now."""
 
-    def sweep(self, decision: Decision) -> None:
-        """Abort what attempts of this batch or earlier ones left open without being chosen: it holds readers up.
+        def wanted(name: str) -> bool:
+            owner = owner_of(name)
+            return owner is not None and owner.sink == self._sink and of(owner.run)
 
-        Later batches are left alone: a driver that slept through its replacement must not touch what that one decided.
-        """
-        kept = {each.transactional_id for each in decision.producers}
-        start = task_prefix(self._sink)
-        names = [
-            name
-            for name in open_transactions(self._cluster, start)
-            if name not in kept and _batch_of(name, start) <= decision.batch
-        ]
-        if names:
-            logger.info("aborting %d transactions that were not chosen", len(names))
-            abandon(self._cluster, names)
+        return open_transactions(self._cluster, wanted)
 
-    def last(self) -> Decision | None:
-        """The last batch that was decided."""
-        found = committed_offset(self._cluster, self._sink, (self._topic, 0))
-        if found is None:
-            return None
-        batch, note = found
-        at = int(note)
-        tries = EMPTY_FETCHES_MAX
-        for part in PartitionReader(self._cluster, self._topic, 0, at, at + 1, isolation=READ_COMMITTED):
-            for header in iterate(part.records):
-                for record in records(part.records, header):
-                    if record.offset == at and record.value is not None:
-                        return _read(record.value)
-            tries -= 1
-            if not tries:
-                break
+    def _sweep(self, left: Iterable[Producer]) -> None:
+        """Abort what attempts left open without being chosen: it holds readers up."""
+        ended = abort_exactly(self._cluster, dict.fromkeys(left))
+        if ended:
+            logger.info("%s: aborted %d transactions that were not chosen", self._sink, ended)
+
+    def _producers(self, last: Standing) -> tuple[Producer, ...]:
+        """The transactions of the last decision."""
+        if last.at < 0:
+            return ()
+        for told, _ in self._records(last.at, last.at + 1):
+            return tuple(Producer(name, id, epoch) for name, id, epoch in told["transactions"])
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the decision on batch {batch} of {self._sink} is not at offset {at} of {self._topic}-0: is it new?",
+            f"the decision on batch {last.batch} of {self._sink} is not at offset {last.at} of {self._topic}-0: is it "
+            "new?",
         )
 
-    def _write(self, decision: Decision) -> None:
+    def _recorded(self) -> Standing:
+        """How far the sink is by its last record: brokers forget a group's offsets, but not what is in the topic."""
+        last, place = NOTHING, (self._topic, 0)
+        begin = list_offsets(self._cluster, {place: EARLIEST})[place].offset
+        end = list_offsets(self._cluster, {place: LATEST})[place].offset
+        for told, at in self._records(begin, end):
+            last = Standing(told["batch"], told.get("term", 0), told.get("run", ""), at)
+        return last
+
+    def _records(self, begin: int, end: int) -> Iterator[tuple[dict[str, Any], int]]:
+        """This sink's decisions in a range of the topic, and where they stand."""
+        tries = EMPTY_FETCHES_MAX
+        key = self._sink.encode()
+        for part in PartitionReader(self._cluster, self._topic, 0, begin, end, isolation=READ_COMMITTED):
+            for header in iterate(part.records):
+                if (header.producer_id, header.base_offset) in part.aborted:  # one record is all that a transaction has
+                    continue
+                for record in records(part.records, header):
+                    if begin <= record.offset < end and record.key == key and record.value is not None:
+                        yield json.loads(record.value), record.offset
+            tries = tries - 1 if not len(part.records) else EMPTY_FETCHES_MAX
+            if not tries:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"a transaction that is open in {self._topic}-0 hides the decisions of {self._sink}: "
+                    f"`tidelog txn hanging --open {self._topic}` shows it",
+                )
+
+    def _write(self, decision: Standing, chosen: tuple[Producer, ...]) -> None:
+        """The commit point: a record and an offset, in one transaction."""
+        driver = self._driver
+        assert driver is not None
         told = {
             "batch": decision.batch,
-            "transactions": [[each.transactional_id, each.id, each.epoch] for each in decision.producers],
+            "term": decision.term,
+            "run": decision.run,
+            "transactions": [[each.transactional_id, each.id, each.epoch] for each in chosen],
         }
-        value = json.dumps(told).encode()
-        record = Record(timestamp=int(time.time() * 1000), key=self._sink.encode(), value=value)
-        driver = self._driver
+        record = Record(timestamp=int(time.time() * 1000), key=self._sink.encode(), value=json.dumps(told).encode())
         batch = build([record], producer_id=driver.id, producer_epoch=driver.epoch, base_sequence=0, transactional=True)
-        at = produce(self._cluster, self._topic, 0, batch, transactional_id=driver.transactional_id)
-        commit_offsets_in(self._cluster, driver, self._sink, {(self._topic, 0): (decision.batch, str(at))})
-        self._driver = end_transaction(self._cluster, driver, commit=True)  # the commit point
+        try:
+            at = produce(self._cluster, self._topic, 0, batch, transactional_id=driver.transactional_id)
+            note = f"{at} {decision.term} {decision.run}"
+            commit_offsets_in(self._cluster, driver, self._sink, {(self._topic, 0): (decision.batch, note)})
+            self._driver = end_transaction(self._cluster, driver, commit=True)
+        except Exception as error:
+            self._driver = None
+            with contextlib.suppress(Exception):  # or else readers of decisions wait until its time is over
+                end_transaction(self._cluster, driver, commit=False)
+            if isinstance(error, KafkaError) and error.code in FENCED:
+                raise Replaced(
+                    f"batch {decision.batch} can't be decided: another driver of this query has taken over. This one "
+                    "stops; start it again when the other is gone"
+                ) from error
+            raise
 
-    def _end(self, producers: Iterable[Producer], *, commit: bool) -> None:
-        """What is decided must end; what isn't may have ended in another way already."""
-        harmless = FORGOTTEN if commit else ABORTED
-        for each in producers:
+    def _end(self, batch: int, chosen: Iterable[Producer]) -> None:
+        """Commit what is decided; asking again for what was committed is harmless."""
+        for each in chosen:
             try:
-                end_transaction(self._cluster, each, commit=commit)
+                end_transaction(self._cluster, each, commit=True)
             except KafkaError as error:
-                if error.code not in harmless:
-                    raise
-                logger.debug("%s had ended already: %s", each.transactional_id, error)
-
-
-def prefix_of(sink: str) -> str:
-    return f"tidelog-spark-{sink}-"
-
-
-def task_prefix(sink: str) -> str:
-    """What a task's transactional id begins with; the batch and something random follow."""
-    return f"{prefix_of(sink)}task-"
-
-
-def _batch_of(name: str, start: str) -> int:
-    batch = name[len(start) :].partition("-")[0]
-    return int(batch) if batch.isdecimal() else 0
-
-
-def _read(value: bytes) -> Decision:
-    told = json.loads(value)
-    return Decision(told["batch"], tuple(Producer(name, id, epoch) for name, id, epoch in told["transactions"]))
+                if error.code in FORGOTTEN:
+                    logger.debug("%s had ended long ago: %s", each.transactional_id, error)
+                    continue
+                if error.code in ENDED:
+                    raise KafkaError(
+                        error.code,
+                        f"batch {batch} of {self._sink} is decided, but its transaction {each.transactional_id} can't "
+                        "be committed: it was aborted by hand, and its rows are not there for readers",
+                    ) from error
+                raise

@@ -5,7 +5,9 @@ decided the batch (decisions.py). A batch is so under a `jobId`; without one it 
 """
 
 import logging
+import time
 import uuid
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,23 +17,28 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from tidelog.rpc import Cluster
-from tidelog.rpc.transactions import Producer, abandon, init_producer
-from tidelog.spark.decisions import Decisions, task_prefix
+from tidelog.rpc.transactions import Producer, abort_exactly, init_producer
+from tidelog.spark.decisions import Decisions, Standing, standing
 from tidelog.spark.options import OptionError
 from tidelog.spark.outbound import Outbound
+from tidelog.spark.producers import Attempt, Producers, producers
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
 COLUMNS = ("key", "value", "topic", "partition", "headers")
+DRIVERS_MAX = 256
+DRIVER_IDLE_S = 600
+"""After so long a driver takes its transactional id anew: coordinators forget what isn't used."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports: who wrote what for whom. Without a producer its rows are readable already."""
+    """What a task reports: for whom it wrote, in which term it began, and who has what it wrote open."""
 
-    sink: str
+    attempt: Attempt
+    term: int | None
     producer: Producer | None
     rows: int
 
@@ -63,10 +70,11 @@ class TopicWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
+        self.run = uuid.uuid4().hex  # made once: what is sent to the tasks is this object
 
     def write(self, iterator: Iterator[Any]) -> Written:
         sink = f"job-{self.options.job}" if self.options.job else ""
-        return write_rows(self.options, sink, self.options.job_batch, iterator)
+        return write_rows(self.options, Attempt(sink, _run() or self.run, self.options.job_batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         settle(self.options, self.options.job_batch, messages, commit=True)
@@ -82,11 +90,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        context = TaskContext.get()
-        assert context is not None, "only tasks write"
-        query = context.getLocalProperty("sql.streaming.queryId") or ""
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
-        return write_rows(self.options, query, batch, iterator)
+        query, batch = _local("sql.streaming.queryId"), _local("streaming.sql.batchId")
+        if not query or not batch:
+            raise RuntimeError("Spark does not tell tasks which query and batch they write for: is this a stream?")
+        return write_rows(self.options, Attempt(query, _run() or uuid.uuid4().hex, int(batch)), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         settle(self.options, batchId, messages, commit=True)
@@ -95,51 +102,108 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         settle(self.options, batchId, messages, commit=False)
 
 
-def write_rows(options: SinkOptions, sink: str, batch: int, batches: Iterator[Any]) -> Written:
-    """A task: its rows written and acknowledged, in a transaction that stays open where delivery is exactly once."""
-    exactly_once = options.delivery == "exactly-once"
+def write_rows(
+    options: SinkOptions, attempt: Attempt, batches: Iterator[Any], worker: Producers = producers
+) -> Written:
+    """A task: its rows written and acknowledged, in a transaction that stays open where delivery is exactly once.
+
+    Where the batch turns out to be decided already, before or after, the rows are dropped: they are there.
+    """
+    rows = (each for each in batches if each.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return Written(attempt, None, None, 0)
     with Cluster(options.bootstrap, options.rpc) as cluster:
-        outbound: Outbound | None = None
-        producer: Producer | None = None
+        if options.delivery != "exactly-once":
+            outbound = Outbound(cluster, options, init_producer(cluster, None))
+            return Written(attempt, None, None, _send(outbound, first, rows))
+        before = standing(cluster, attempt.sink, options.decisions)
+        if before.batch >= attempt.batch:
+            deque(rows, maxlen=0)  # read all the same: what stands before the sink may have state of its own
+            return Written(attempt, before.term, None, 0)
+        producer = worker.take(cluster, attempt)
         try:
-            for each in batches:
-                if not each.num_rows:
-                    continue
-                if outbound is None:
-                    name = _task_name(sink, batch) if exactly_once else None
-                    producer = init_producer(cluster, name, two_phase=exactly_once)
-                    outbound = Outbound(cluster, options, producer)
-                outbound.add(each)
-            if outbound is not None:
-                outbound.flush()
+            written = _send(Outbound(cluster, options, producer), first, rows)
+            now = standing(cluster, attempt.sink, options.decisions)
+            if _is_late(attempt, before, now):
+                abort_exactly(cluster, [producer])
+                return Written(attempt, before.term, None, 0)
         except BaseException:
-            if producer is not None and producer.transactional_id is not None:
-                abandon(cluster, [producer.transactional_id])
+            _abandon(cluster, producer)
             raise
-    rows = outbound.rows if outbound is not None else 0
-    return Written(sink, producer if exactly_once else None, rows)
+    return Written(attempt, before.term, producer, written)
+
+
+def _send(outbound: Outbound, first: Any, rest: Iterator[Any]) -> int:
+    outbound.add(first)
+    for each in rest:
+        outbound.add(each)
+    outbound.flush()
+    return outbound.rows
+
+
+def _abandon(cluster: Cluster, producer: Producer) -> None:
+    """Abort what a failed attempt wrote, so that nobody waits for it; where that fails, the next commit does it."""
+    try:
+        abort_exactly(cluster, [producer])
+    except Exception as error:
+        logger.warning("%s stays open until the next commit: %s", producer.transactional_id, error)
+
+
+def _is_late(attempt: Attempt, before: Standing, now: Standing) -> bool:
+    """Whether the driver has decided without this attempt, or has been replaced: nobody will end what it left open."""
+    return now.batch >= attempt.batch or now.term != before.term
 
 
 def settle(options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], *, commit: bool) -> None:
     """The driver: end what tasks left open, by the decision on the batch."""
     told = [each for each in messages if isinstance(each, Written)]
-    reported = [each.producer for each in told if each.producer is not None]
-    sinks = {each.sink for each in told if each.sink}
-    if options.delivery != "exactly-once" or not sinks or (not reported and not options.job):
+    if options.delivery != "exactly-once" or not told:
         return
-    [sink] = sinks
+    attempt = told[0].attempt
+    terms = {each.term for each in told if each.term is not None}
+    reported = [each.producer for each in told if each.producer is not None]
     with Cluster(options.bootstrap, options.rpc) as cluster:
         _make_topic(cluster, options)
-        decisions = Decisions(cluster, sink, options.decisions)
+        decisions = _decisions(cluster, options, attempt)
         if commit:
-            decisions.commit(batch, reported)
+            decisions.commit(batch, min(terms, default=None), reported)
         else:
             decisions.abort(reported)
 
 
-def _task_name(sink: str, batch: int) -> str:
-    """A transactional id that no other attempt has, not even one of the same task and batch: none touches another's."""
-    return f"{task_prefix(sink)}{batch}-{uuid.uuid4().hex[:16]}"
+_drivers: OrderedDict[tuple[str, str, str, str], tuple[Decisions, float]] = OrderedDict()
+"""Of this process: which has the transactional ids of which drivers, and when it last used them."""
+
+
+def _decisions(cluster: Cluster, options: SinkOptions, attempt: Attempt) -> Decisions:
+    place = (options.bootstrap, options.decisions, attempt.sink, attempt.run)
+    now = time.monotonic()
+    held, used = _drivers.pop(place, (None, 0.0))
+    if held is None or now - used > DRIVER_IDLE_S:
+        held = Decisions(cluster, attempt.sink, attempt.run, options.decisions)
+    _drivers[place] = (held, now)
+    while len(_drivers) > DRIVERS_MAX:
+        _drivers.popitem(last=False)
+    return held.use(cluster)
+
+
+def _local(name: str) -> str:
+    """A local property of the job that this task belongs to."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(name) if context is not None else None) or ""
+
+
+def _run() -> str:
+    """The run of the streaming query that this task belongs to: a new one whenever it starts. Empty outside of queries.
+
+    Spark names a query's jobs by it. Somebody else's name for a group of jobs could come back in another driver.
+    """
+    group = _local("spark.jobGroup.id")
+    try:
+        return str(uuid.UUID(group)) if _local("sql.streaming.queryId") else ""
+    except ValueError:
+        return ""
 
 
 def _make_topic(cluster: Cluster, options: SinkOptions) -> None:

@@ -1,0 +1,109 @@
+"""The producers of this Python worker: transactional ids that nobody else has, taken again for later batches only.
+
+A worker runs one task after the other, and each leaves its transaction open for the driver to end: a batch takes as
+many ids as the worker ran tasks of it. Coordinators keep every id for days: new ones for each batch would pile up.
+An id is taken again without a new InitProducerId, which would abort what is open: the coordinator is asked whether the
+last transaction has ended. Why all this is sound: docs/decisions/0010-the-spark-sink.md.
+"""
+
+import os
+import uuid
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.rpc import Cluster
+from tidelog.rpc.transactions import Producer, describe, init_producer
+
+SINKS_MAX = 256
+HELD_MAX = 1024
+LOOKS_MAX = 3
+"""How many ids are asked for before a new one is made: one whose markers are being written is free a moment later."""
+
+
+class Attempt(NamedTuple):
+    """For whom a task writes: a sink, a run of the query that feeds it, and the batch."""
+
+    sink: str
+    run: str
+    batch: int
+
+
+class Owner(NamedTuple):
+    """Whose a task's transactional id is."""
+
+    sink: str
+    run: str
+
+
+_START, _TASK = "tidelog-spark-", "-task-"
+
+
+def driver_id(sink: str) -> str:
+    return f"{_START}{sink}-driver"
+
+
+def task_id(owner: Owner, worker: str, number: int) -> str:
+    return f"{_START}{owner.sink}{_TASK}{owner.run}-{worker}-{number}"
+
+
+def owner_of(transactional_id: str) -> Owner | None:
+    """None where no task made it. A sink's name may hold anything; what follows it holds no such word again."""
+    start, task, rest = transactional_id.rpartition(_TASK)
+    if not task or not start.startswith(_START):
+        return None
+    return Owner(start.removeprefix(_START), rest.rsplit("-", 2)[0])
+
+
+@dataclass(slots=True)
+class _Ids:
+    """The ids that this process has for one run of one sink; those at the left were used longest ago."""
+
+    run: str
+    held: deque[tuple[str, int]] = field(default_factory=deque[tuple[str, int]])
+
+
+class Producers:
+    """All of a process: a fork begins with none, since two processes must not share an id."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._name = ""
+        self._made = 0
+        self._ids: OrderedDict[tuple[str, str], _Ids] = OrderedDict()
+
+    def take(self, cluster: Cluster, attempt: Attempt) -> Producer:
+        """A producer for this attempt alone, with nothing open."""
+        ids = self._of(cluster.bootstrap, attempt)
+        for _ in range(min(LOOKS_MAX, len(ids.held))):
+            name, last = ids.held.popleft()
+            if last >= attempt.batch:
+                ids.held.append((name, last))
+                continue
+            ids.held.append((name, attempt.batch))
+            known = describe(cluster, name)
+            if known is not None and known.at_rest and known.two_phase:
+                return known.producer
+        self._made += 1
+        name = task_id(Owner(attempt.sink, attempt.run), self._name, self._made)
+        producer = init_producer(cluster, name, two_phase=True)
+        ids.held.append((name, attempt.batch))
+        while len(ids.held) > HELD_MAX:
+            ids.held.popleft()
+        return producer
+
+    def _of(self, bootstrap: str, attempt: Attempt) -> _Ids:
+        if self._process != os.getpid():
+            self._process, self._name = os.getpid(), uuid.uuid4().hex[:12]
+            self._ids.clear()
+        place = (bootstrap, attempt.sink)
+        ids = self._ids.get(place)
+        if ids is None or ids.run != attempt.run:
+            ids = self._ids[place] = _Ids(attempt.run)
+        self._ids.move_to_end(place)
+        while len(self._ids) > SINKS_MAX:
+            self._ids.popitem(last=False)
+        return ids
+
+
+producers = Producers()
