@@ -28,6 +28,10 @@ decode = "json"
 schema = "n long, bucket int"
 max_rows = {max_rows}
 
+[bad_rows]
+topic = "numbers-dead"
+partitions = 1
+
 [[step]]
 name = "sums"
 sql = "select bucket, count(*) as count, sum(n) as sum from numbers group by bucket"

@@ -30,6 +30,9 @@ from orders
 [[sink]]
 from = "big"
 topic = "out"
+
+[bad_rows]
+topic = "dead"
 """
 
 
@@ -67,6 +70,7 @@ def test_every_key_is_documented() -> None:
     keys = set(parts) | set(parts["source"]["additionalProperties"]["properties"])
     for part in ("step", "sink"):
         keys |= set(parts[part]["items"]["properties"])
+    keys |= set(parts["bad_rows"]["properties"])
     assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
 
 
@@ -93,6 +97,9 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ('name = "big"', 'name = "orders"', 10, "there are two tables orders"),
         ('name = "big"', 'name = "big"\ndedup = ["id"]', 11, "dedup keeps state for ever without a watermark"),
         ("[source.orders]", "[source.or-ders]", 4, "'or-ders' is no name of a table"),
+        ('[bad_rows]\ntopic = "dead"', "", 6, "source orders: rows that can't be decoded need a place: add [bad_rows]"),
+        ('topic = "dead"', "drop = false", 21, "bad_rows.drop is False, expected one of true"),
+        ('topic = "dead"', 'topic = "dead"\ndrop = true', 20, "bad_rows needs one of topic and drop"),
     ],
 )
 def test_problems_have_lines(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
@@ -113,5 +120,5 @@ def test_the_state_of_another_pipeline_is_refused(tmp_path: Path) -> None:
 def test_lines_are_found_through_strings_and_arrays() -> None:
     lines = lines_of(GOOD + '\n[[sink]]\nfrom = "orders"\nconsole = true\n')
     assert lines["step", 0, "sql"] == 11
-    assert (lines["sink", 0, "topic"], lines["sink", 1, "console"]) == (18, 22)
-    assert line_of(lines, ("sink", 1, "nothing", "here")) == 20
+    assert (lines["sink", 0, "topic"], lines["sink", 1, "console"]) == (18, 25)
+    assert line_of(lines, ("sink", 1, "nothing", "here")) == 23

@@ -78,6 +78,12 @@ def test_a_topic_made_anew_is_noticed() -> None:
     assert "ends at offset 10, before 500" in losses[0].what
 
 
+def test_a_topic_made_anew_is_read_from_its_beginning_where_loss_is_ignored() -> None:
+    low, high, losses = available({A: 500}, {A: 10}, {A: 2}, {A: 12})
+    assert ranges(low, high) == [OffsetRange("a", 0, 2, 10)]
+    assert [loss.what.partition(",")[0] for loss in losses] == ["a-0 ends at offset 12"]
+
+
 def test_a_deleted_topic_is_noticed() -> None:
     low, high, losses = available({A: 5, B: 1}, {A: 9}, {}, {})
     assert ranges(low, high) == []

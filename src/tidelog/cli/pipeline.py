@@ -79,7 +79,7 @@ def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_jso
             from tidelog.spark.pipeline import run as running
 
             with _told():
-                spark = running.session(made, "local[1]")
+                spark = running.session(made, "local[1]", log=False)
                 tables = running.check(made, spark)
         told[str(file)] = {"pipeline": made.name, "tables": tables}
         if not as_json:
@@ -169,7 +169,7 @@ def replay(
     key: str | None,
     bootstrap: str,
 ) -> None:
-    """Send a stretch of a topic, or a table, into a topic once more.
+    """Send a stretch of a topic, or a table, into a topic once more. One that is cut short leaves what it sent.
 
     \b
     Examples:
@@ -181,11 +181,15 @@ def replay(
 
     if (topic is None) == (table is None):
         raise click.UsageError("give one of --topic and --table: what to send")
+
+    def tell(count: int) -> None:
+        click.echo(f"{count:,} records sent", err=True)
+
     if table is not None:
-        count = again.replay_table(bootstrap, table, to, key)
+        count = again.replay_table(bootstrap, table, to, key, tell)
     else:
         begin, end = _place(start, "--from"), None if until is None else _place(until, "--until")
-        count = again.replay_topic(bootstrap, topic or "", to, begin, end, list(partitions) or None)
+        count = again.replay_topic(bootstrap, topic or "", to, begin, end, list(partitions) or None, tell)
     click.echo(f"Sent {count} records to {to}.")
 
 
@@ -197,14 +201,17 @@ def replay(
 @bootstrap_option
 @json_option
 def redrive(topic: str, to: str | None, limit: int | None, dry_run: bool, bootstrap: str, as_json: bool) -> None:
-    """Send dead letters back to the topics they came from, after a fix; each once.
+    """Send dead letters back to the partitions they came from, after a fix; each once.
+
+    What is sent and how far it came are one transaction, under the group redrive-TOPIC: stopped or killed, the next
+    call goes on from there. Readers of committed records see each letter once.
 
     \b
     Examples:
       tidelog pipeline redrive orders-dead --dry-run
       tidelog pipeline redrive orders-dead --limit 100
     """
-    from tidelog.spark.pipeline.again import redrive as sending
+    from tidelog.spark.pipeline.redrive import redrive as sending
 
     sent = sending(bootstrap, topic, to, limit, dry_run=dry_run)
     if as_json:
@@ -266,5 +273,7 @@ def _show_status(name: str, told: dict[str, Any]) -> None:
         if "batch" in query:
             rate = query["rows_per_s"] or 0.0
             rows.append((sink, query["batch"], query["rows"], f"{rate:,.0f}", query["lag"], query["batch_ms"]))
+    for query, each in told.get("left_out", {}).items():
+        click.secho(f"  {query}: {each['told']}", fg="yellow")
     if rows:
         show_table(["Sink", "Batch", "Rows", "Rows/s", "Lag", "Batch ms"], rows, right=(1, 2, 3, 4, 5))

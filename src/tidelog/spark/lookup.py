@@ -16,15 +16,28 @@ class Lookup:
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
+        self.ids: dict[str, str] = {}
+        """The topics that were last seen, and their ids."""
         self._pattern: Any = None
         if options.pattern is not None:
             self._pattern = compiled(options.pattern)
+
+    def subscribed(self, topic: str) -> bool:
+        """Whether the subscription means this topic."""
+        if self._pattern is not None:
+            return self._pattern.fullmatch(topic) is not None
+        return topic in self._options.topics or any(topic == name for name, _ in self._options.assigned)
+
+    def places_of_old(self) -> list[Place]:
+        """`places` of a subscription whose topics were there: brokers may differ about them for a moment."""
+        return self._cluster.patiently("find the topics", self.places)
 
     def places(self) -> list[Place]:
         """The partitions of the subscription; a topic that was named but isn't there is an error."""
         if self._pattern is not None:
             found = self._cluster.topics()
             names = [name for name, topic in found.items() if not topic.internal and self._pattern.fullmatch(name)]
+            self.ids = {name: found[name].id.hex() for name in names}
             return sorted((name, partition) for name in names for partition in found[name].partitions)
         wanted = self._options.topics or tuple(dict.fromkeys(topic for topic, _ in self._options.assigned))
         found = self._cluster.topics(wanted)
@@ -34,6 +47,7 @@ class Lookup:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"there is no topic {name} at {self._options.bootstrap}; `tidelog topic create {name}` makes it",
                 )
+        self.ids = {name: topic.id.hex() for name, topic in found.items()}
         if self._options.topics:
             return sorted((name, partition) for name in wanted for partition in found[name].partitions)
         for topic, partition in self._options.assigned:
@@ -45,6 +59,7 @@ class Lookup:
         """Those partitions that are there."""
         wanted = list(places)
         found = self._cluster.topics({topic for topic, _ in wanted})
+        self.ids = {name: topic.id.hex() for name, topic in found.items()}
         return [place for place in wanted if place[0] in found and place[1] in found[place[0]].partitions]
 
     def earliest(self, places: Iterable[Place]) -> Offsets:

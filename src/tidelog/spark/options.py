@@ -33,6 +33,7 @@ NAMES = (
     "includeHeaders",
     "groupIdPrefix",
     "initialOffsetsPath",
+    "topicIdsPath",
     "progressPath",
     "topic",
 )
@@ -81,6 +82,7 @@ class SourceOptions:
     group: str | None = None
     fetch_bytes: int = FETCH_BYTES
     initial_offsets_path: str | None = None
+    topic_ids_path: str | None = None
     progress_path: str | None = None
 
     @property
@@ -128,6 +130,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         group=group,
         fetch_bytes=min(_positive(kafka, "max.partition.fetch.bytes", FETCH_BYTES), FETCH_BYTES_MAX),
         initial_offsets_path=options.get("initialoffsetspath"),
+        topic_ids_path=options.get("topicidspath"),
         progress_path=options.get("progresspath"),
     )
 

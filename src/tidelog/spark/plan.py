@@ -108,10 +108,21 @@ def shared(parts: Iterable[OffsetRange], small: int = SMALL_RANGE_RECORDS) -> li
     return [*tasks, tuple(held)] if held else tasks
 
 
+def made_anew(place: Place, latest: int, begin: int) -> Loss:
+    """A partition that ends before where it was read to."""
+    return Loss(
+        f"{place[0]}-{place[1]} ends at offset {latest}, before {begin} where the last batch ended: was it deleted and "
+        "made again?"
+    )
+
+
 def available(
     start: Mapping[Place, int], end: Mapping[Place, int], earliest: Mapping[Place, int], latest: Mapping[Place, int]
 ) -> tuple[Offsets, Offsets, list[Loss]]:
-    """Start and end cut to what is there, and what that lost: nothing, where all is well."""
+    """Start and end cut to what is there, and what that lost: nothing, where all is well.
+
+    An end before the start is that of a partition that was made anew: it is read from its beginning.
+    """
     losses: list[Loss] = []
     low, high = dict(start), dict(end)
     for place, offset in end.items():
@@ -122,11 +133,10 @@ def available(
                 losses.append(Loss(f"{name} is gone, and with it the offsets {begin} to {offset - 1}"))
             low[place] = high[place] = begin
             continue
-        if latest[place] < begin:
-            losses.append(
-                Loss(f"{name} ends at offset {latest[place]}, before {begin} where the last batch ended: is it new?")
-            )
-            low[place] = high[place] = max(begin, offset)
+        if latest[place] < begin or offset < begin:
+            losses.append(made_anew(place, latest[place], begin))
+            low[place] = earliest[place]
+            high[place] = max(earliest[place], min(offset, latest[place])) if offset < begin else earliest[place]
             continue
         if earliest[place] > begin:
             if offset > begin:

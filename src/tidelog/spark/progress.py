@@ -72,8 +72,18 @@ def task_done(folder: str | None, name: str, rows: int, size: int) -> None:
         return
 
 
-def write_file(file: Path, text: str) -> None:
-    """Replace a file at once: a reader sees the old or the new."""
+def write_file(file: Path, text: str, *, durable: bool = False) -> None:
+    """Replace a file at once: a reader sees the old or the new; a `durable` one is still there after a power cut."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text)
+    with beside.open("w") as writing:
+        writing.write(text)
+        if durable:
+            writing.flush()
+            os.fsync(writing.fileno())
     os.replace(beside, file)
+    if durable:
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -15,8 +15,9 @@ from tidelog.rpc import Cluster
 from tidelog.rpc.errors import Unreachable, Unsupported
 from tidelog.rpc.groups import commit_offsets
 from tidelog.spark import plan
+from tidelog.spark.identity import TopicIds
 from tidelog.spark.lookup import Lookup
-from tidelog.spark.options import SourceOptions, read_options
+from tidelog.spark.options import OptionError, SourceOptions, read_options
 from tidelog.spark.plan import OffsetRange, Offsets
 from tidelog.spark.progress import Progress, task_done, write_file
 from tidelog.spark.push import Narrowed
@@ -29,6 +30,7 @@ from tidelog.wire.errors import KafkaError
 logger = logging.getLogger("tidelog.spark")
 
 Json = dict[str, dict[str, int]]
+BEHIND_PAUSE_S = 0.5
 
 
 @dataclass
@@ -151,7 +153,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
         self._latest: Offsets = {}
         self._last_trigger = time.monotonic()
-        self._driver: tuple[Cluster, Lookup, Progress] | None = None
+        self._driver: tuple[Cluster, Lookup, Progress, TopicIds] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options; connections stay with the driver."""
@@ -169,10 +171,10 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadAllAvailable()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        self._own(start)
         begin = plan.from_json(start)
-        end = self._ends()
+        end = self._not_before(begin, self._ends())
         begin |= self._lookup().earliest([place for place in end if place not in begin])
-        end = {place: max(offset, begin.get(place, offset)) for place, offset in end.items()}
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
         if self._too_few(plan.lag(begin, end)):
@@ -184,13 +186,14 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return plan.to_json(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        lookup = self._lookup()
-        self._until = self._latest = lookup.latest(lookup.places())
+        self._until = self._latest = self._lookup().latest(self._places())
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        self._own(end)
         low, high = plan.from_json(start), plan.from_json(end)
         lookup = self._lookup()
         there = lookup.present(low.keys() | high.keys())
+        self._same_topics()
         earliest, latest = lookup.earliest(there), lookup.latest(there)
         low, high, losses = plan.available(low, high, earliest, latest)
         _settle(self._options, losses)
@@ -219,11 +222,47 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             self._driver = None
 
     def _ends(self) -> Offsets:
-        lookup = self._lookup()
         if self._until is not None:
             return self._until
-        self._latest = lookup.latest(lookup.places())
+        self._latest = self._lookup().latest(self._places())
         return self._latest
+
+    def _places(self) -> list[plan.Place]:
+        places = self._lookup().places_of_old()
+        self._same_topics()
+        return places
+
+    def _own(self, offsets: Mapping[str, Any]) -> None:
+        """Offsets of which none is of this subscription come from the checkpoint of another query."""
+        strangers = [topic for topic in offsets if not self._lookup().subscribed(topic)]
+        if strangers and len(strangers) == len(offsets):
+            raise OptionError(
+                f"the checkpoint holds offsets of {', '.join(strangers[:10])}, which this query does not read: it is "
+                "another's. Give this query a checkpoint of its own"
+            )
+
+    def _same_topics(self) -> None:
+        """Topics that were deleted and made again: what is at an offset there is not what follows what was read."""
+        lookup, ids = self._open()[1], self._open()[3]
+        others = ids.made_anew(lookup.ids)
+        if others:
+            what = f"{', '.join(others)} was deleted and made again since it was read: what was not read yet is gone"
+            _settle(self._options, [plan.Loss(what)])
+            ids.learn({topic: lookup.ids[topic] for topic in others})
+
+    def _not_before(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
+        """The ends, each looked at again where it is before what was read: a leader may be behind for a moment."""
+        deadline = time.monotonic() + self._options.rpc.unknown_topic_s
+        while True:
+            behind = [place for place, offset in end.items() if offset < begin.get(place, offset)]
+            if not behind:
+                return end
+            if time.monotonic() > deadline:
+                break
+            time.sleep(BEHIND_PAUSE_S)
+            end = end | self._lookup().latest(behind)
+        _settle(self._options, [plan.made_anew(place, end[place], begin[place]) for place in behind])
+        return end
 
     def _too_few(self, waiting: int) -> bool:
         """Whether to wait for more records: fewer than minOffsetsPerTrigger, and not for too long yet."""
@@ -249,10 +288,11 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_file(Path(path), json.dumps(offsets))
 
-    def _open(self) -> tuple[Cluster, Lookup, Progress]:
+    def _open(self) -> tuple[Cluster, Lookup, Progress, TopicIds]:
         if self._driver is None:
             cluster = Cluster(self._options.bootstrap, self._options.rpc)
-            self._driver = cluster, Lookup(self._options, cluster), Progress(self._options.progress_path)
+            progress, ids = Progress(self._options.progress_path), TopicIds(self._options.topic_ids_path)
+            self._driver = cluster, Lookup(self._options, cluster), progress, ids
         return self._driver
 
     def _lookup(self) -> Lookup:

@@ -1,126 +1,129 @@
-"""Records once more: dead letters back to where they came from, and tables or stretches of a topic into a topic."""
+"""Records once more: tables, or stretches of a topic, into a topic. At least once: a cut leaves what was sent."""
 
+import base64
+import datetime as dt
 import json
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tidelog.client import ClientError, Producer, read
-from tidelog.client.consumer import Message
 from tidelog.client.start import Start
-from tidelog.rpc import Cluster, Options
-from tidelog.rpc.groups import commit_offsets, committed_offset
+from tidelog.rpc import Cluster, Options, list_offsets
 
-ORIGIN = "tidelog.topic"
-COMMIT_EVERY = 1000
-
-
-def redrive(bootstrap: str, dead: str, to: str | None, limit: int | None, *, dry_run: bool = False) -> dict[str, int]:
-    """Send dead letters to the topics they came from (or `to`), each once; how many went where.
-
-    Where it stopped is kept as the offsets of a group, so that the next call goes on from there. Records that arrive
-    meanwhile are left for it.
-    """
-    group = f"redrive-{dead}"
-    sent: dict[str, int] = {}
-    with Cluster(bootstrap, Options(patience_s=30)) as cluster:
-        partitions = sorted(cluster.topic(dead).partitions)
-        for partition in partitions:
-            known = committed_offset(cluster, group, (dead, partition))
-            _redrive_partition(
-                cluster, bootstrap, (dead, partition), known[0] if known else 0, group, to, limit, sent, dry_run
-            )
-    return sent
+TELL_S = 1.0
+Tell = Callable[[int], None]
 
 
-def _redrive_partition(
-    cluster: Cluster,
-    bootstrap: str,
-    place: tuple[str, int],
-    start: int,
-    group: str,
-    to: str | None,
-    limit: int | None,
-    sent: dict[str, int],
-    dry_run: bool,
-) -> None:
-    at = Start("offset", start) if start else Start("beginning")
-    letters = read(
-        bootstrap, place[0], start=at, partitions=[place[1]], stop_at_end=True, isolation_level="read_committed"
-    )
-    with Producer(bootstrap, enable_idempotence=True) as producer:
-        for letter in letters:
-            if limit is not None and sum(sent.values()) >= limit:
-                break
-            target = to or _origin(letter)
-            headers = [(name, value) for name, value in letter.headers if not name.startswith("tidelog.")]
-            if not dry_run:
-                producer.send(target, letter.value, key=letter.key, headers=headers)
-            sent[target] = sent.get(target, 0) + 1
-            if not dry_run and sum(sent.values()) % COMMIT_EVERY == 0:
-                producer.flush()
-                commit_offsets(cluster, group, {place: letter.offset + 1})
-            start = letter.offset + 1
-        if not dry_run:
-            producer.flush()
-            commit_offsets(cluster, group, {place: start})
+class _Told:
+    """Counts, and says so about once a second."""
 
+    def __init__(self, tell: Tell) -> None:
+        self.count = 0
+        self._tell = tell
+        self._next = time.monotonic() + TELL_S
 
-def _origin(letter: Message) -> str:
-    for name, value in letter.headers:
-        if name == ORIGIN and value is not None:
-            return value.decode()
-    raise ClientError(
-        f"{letter.topic}-{letter.partition} offset {letter.offset} has no header {ORIGIN}: it is no dead letter",
-        "name the topic to send it to with --to",
-    )
+    def one_more(self) -> None:
+        self.count += 1
+        if self.count % 100 == 0 and time.monotonic() >= self._next:
+            self._tell(self.count)
+            self._next = time.monotonic() + TELL_S
 
 
 def replay_topic(
-    bootstrap: str, topic: str, to: str, start: Start, end: Start | None, partitions: list[int] | None
+    bootstrap: str, topic: str, to: str, start: Start, end: Start | None, partitions: list[int] | None, tell: Tell
 ) -> int:
-    """Copy the records of a topic from one place to another (its end now) into a topic; how many."""
-    count = 0
-    found = read(
-        bootstrap, topic, start=start, partitions=partitions, stop_at_end=True, isolation_level="read_committed"
-    )
-    with Producer(bootstrap, enable_idempotence=True) as producer:
-        for record in found:
-            if _beyond(record, end):
+    """Copy the records of a topic from one place to another (its end now) into a topic, partition by partition."""
+    told = _Told(tell)
+    with Cluster(bootstrap, Options(patience_s=30)) as cluster, _producer(bootstrap) as producer:
+        for partition in partitions or sorted(cluster.topic(topic).partitions):
+            last = _end(cluster, topic, partition, end)
+            if last is not None and start.kind == "offset" and start.value >= last:
                 continue
-            headers = [*record.headers, ("tidelog.replayed", f"{topic}-{record.partition}:{record.offset}".encode())]
-            producer.send(to, record.value, key=record.key, headers=headers, timestamp_ms=max(record.timestamp_ms, 0))
-            count += 1
-    return count
+            found = read(
+                bootstrap,
+                topic,
+                start=start,
+                partitions=[partition],
+                stop_at_end=True,
+                isolation_level="read_committed",
+            )
+            for record in found:
+                if last is not None and record.offset >= last:
+                    break
+                came = ("tidelog.replayed", f"{topic}-{partition}:{record.offset}".encode())
+                at = max(record.timestamp_ms, 0)
+                producer.send(to, record.value, key=record.key, headers=[*record.headers, came], timestamp_ms=at)
+                told.one_more()
+    return told.count
 
 
-def _beyond(record: Message, end: Start | None) -> bool:
-    if end is None:
-        return False
-    return record.offset >= end.value if end.kind == "offset" else record.timestamp_ms >= end.value
+def _end(cluster: Cluster, topic: str, partition: int, end: Start | None) -> int | None:
+    """The offset to stop before; None at the end of the partition."""
+    if end is None or end.kind == "offset":
+        return None if end is None else end.value
+    if end.kind != "time":
+        raise ClientError(f"--until {end.kind}: name an offset, a time, or how long ago")
+    found = list_offsets(cluster, {(topic, partition): end.value})[topic, partition].offset
+    return None if found < 0 else found
 
 
-def replay_table(bootstrap: str, path: Path, to: str, key: str | None) -> int:
+def replay_table(bootstrap: str, path: Path, to: str, key: str | None, tell: Tell) -> int:
     """Send the rows of a Parquet folder or file to a topic, as JSON; how many."""
-    import pyarrow.dataset
-
-    library: Any = pyarrow.dataset
-    table = library.dataset(str(path), format="parquet", partitioning="hive", exclude_invalid_files=True)
+    table = _table(path)
     names = [name for name in table.schema.names if not name.startswith(("_", "tidelog_"))]
     if key is not None and key not in names:
         raise ClientError(f"{path} has no column {key}", f"it has {', '.join(names)}")
-    count = 0
-    with Producer(bootstrap, enable_idempotence=True) as producer:
+    told = _Told(tell)
+    with _producer(bootstrap) as producer:
         for row in _rows(table, names):
-            chosen = None if key is None or row[key] is None else str(row[key]).encode()
-            producer.send(to, json.dumps(row, default=str).encode(), key=chosen)
-            count += 1
-    return count
+            chosen = None if key is None or row[key] is None else str(_plain(row[key])).encode()
+            producer.send(to, json.dumps(_plain(row)).encode(), key=chosen)
+            told.one_more()
+    return told.count
+
+
+def _producer(bootstrap: str) -> Producer:
+    """Keys come to the partitions where Java's producers, and Spark's sink, send them."""
+    return Producer(bootstrap, enable_idempotence=True, partitioner="murmur2_random")
+
+
+def _table(path: Path) -> Any:
+    """All files as one table with the columns of every one of them, not of the first."""
+    import pyarrow
+    import pyarrow.dataset
+
+    arrow: Any = pyarrow
+    library: Any = pyarrow.dataset
+    options: dict[str, Any] = {"format": "parquet", "partitioning": "hive", "exclude_invalid_files": True}
+    found = library.dataset(str(path), **options)
+    if not found.files:
+        raise ClientError(f"{path} holds no Parquet files")
+    shapes = [fragment.physical_schema for fragment in found.get_fragments()]
+    whole = arrow.unify_schemas([*shapes, found.schema], promote_options="permissive")
+    return library.dataset(str(path), schema=whole, **options)
 
 
 def _rows(table: Any, names: list[str]) -> Iterator[dict[str, Any]]:
     wanted = [*names, "_tombstone"] if "_tombstone" in table.schema.names else names
-    for batch in table.to_batches(columns=wanted):
+    for batch in table.to_batches(columns=wanted, batch_readahead=1, fragment_readahead=1):
         for row in batch.to_pylist():
             if not row.pop("_tombstone", False):
                 yield row
+
+
+def _plain(value: Any) -> Any:
+    """A value as Spark's to_json has it."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -12,6 +12,8 @@ from tidelog.spark.pipeline.decode import BAD, RAW, REASON, DecodeError, decoded
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.progress import write_file
 
+FILE_OPTIONS = {"csv": {"mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
+"""Spark's own default makes nulls of what it can't read, and says nothing."""
 _PLACE = re.compile(r"line (\d+)")
 
 
@@ -132,7 +134,7 @@ def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], sta
     reading = spark.readStream if stream else spark.read
     options: dict[str, str] = dict(source.get("options", {}))
     if "format" in source:
-        reading = reading.format(source["format"]).options(**options)
+        reading = reading.format(source["format"]).options(**FILE_OPTIONS.get(source["format"], {})).options(**options)
         if source.get("schema"):
             reading = reading.schema(source["schema"])
         path = source.get("path")
@@ -149,6 +151,7 @@ def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], sta
         if "max_rows" in source:
             more["maxOffsetsPerTrigger"] = str(source["max_rows"])
         more["initialOffsetsPath"] = str(pipeline.state.resolve() / f"initial-{name}.json")
+        more["topicIdsPath"] = str(pipeline.state.resolve() / f"topics-{name}.json")
         more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
         more["kafka.group.id"] = f"pipeline-{pipeline.name}"
     rows = reading.format("tidelog").options(**(base | more | options)).load()

@@ -57,7 +57,7 @@ def read_file(file: File) -> tuple[dict[str, Any], dict[Path, int]]:
 def _shape(value: Any, shape: dict[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
     name = ".".join(str(part) for part in path) or "the file"
     if "enum" in shape and value not in shape["enum"]:
-        yield path, f"{name} is {value!r}, expected one of {', '.join(shape['enum'])}"
+        yield path, f"{name} is {value!r}, expected one of {', '.join(map(_written, shape['enum']))}"
         return
     kind = shape.get("type")
     if kind and (not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool))):
@@ -78,6 +78,10 @@ def _shape(value: Any, shape: dict[str, Any], path: Path) -> Iterator[tuple[Path
             yield path, f"{name} is {value!r}: {shape.get('description', 'it does not match ' + shape['pattern'])}"
     elif isinstance(value, int) and not shape.get("minimum", value) <= value <= shape.get("maximum", value):
         yield path, f"{name} is {value}, expected at least {shape.get('minimum', 0)}"
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _members(value: dict[str, Any], shape: dict[str, Any], path: Path, name: str) -> Iterator[tuple[Path, str]]:
@@ -108,6 +112,7 @@ def _meaning(told: dict[str, Any]) -> Iterator[tuple[Path, str]]:
             yield ("source", name), f"source {name} needs one of topics, pattern and format, it has {given or 'none'}"
         yield from _decoding(name, source)
         tables[name] = ("source", name)
+    yield from _bad_rows(told)
     for index, step in enumerate(told.get("step", ())):
         path: Path = ("step", index)
         if step["name"] in tables:
@@ -134,6 +139,20 @@ def _decoding(name: str, source: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         yield (*path, "decode"), "decode = 'protobuf' needs a descriptor file and a message"
     if "format" in source and decode != "none":
         yield (*path, "decode"), "only topics are decoded; files and tables have columns already"
+
+
+def _bad_rows(told: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Every row that can't be decoded must have a place, or be left out because the file says so."""
+    given = told.get("bad_rows")
+    if given is not None and ("topic" in given) == ("drop" in given):
+        yield ("bad_rows",), "bad_rows needs one of topic and drop: where rows go that can't be decoded"
+    for name, source in told["source"].items():
+        if given is None and source.get("decode", "none") != "none":
+            yield (
+                ("source", name, "decode"),
+                f"source {name}: rows that can't be decoded need a place: add [bad_rows] with topic = '{name}-dead' "
+                "and partitions = 1, or with drop = true to leave them out (status counts them)",
+            )
 
 
 def _sink(index: int, sink: dict[str, Any], tables: dict[str, Path], names: set[str]) -> Iterator[tuple[Path, str]]:

@@ -35,6 +35,10 @@ class Pipeline:
     def sinks(self) -> list[tuple[str, dict[str, Any]]]:
         return [(sink_name(index, sink), sink) for index, sink in enumerate(self.told["sink"])]
 
+    def is_decoded(self, name: str) -> bool:
+        """Whether rows of a source may be bad."""
+        return self.sources[name].get("decode", "none") != "none"
+
     @property
     def bad_topic(self) -> str | None:
         return self.told.get("bad_rows", {}).get("topic")

@@ -3,14 +3,18 @@
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tidelog.spark.pipeline import left_out
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.session import NoSpark, session
-from tidelog.spark.pipeline.sinks import dead_letters, start_stream, write_batch
-from tidelog.spark.pipeline.status import told_of, write_status
+from tidelog.spark.pipeline.sinks import bad_rows, start_bad_rows, start_stream, write_bad_rows, write_batch
+from tidelog.spark.pipeline.status import late_rows, told_of, write_status
+from tidelog.spark.progress import write_file
 
 WATCH_S = 0.5
 BAD_ROWS = "bad-rows"
@@ -38,24 +42,24 @@ def run(
         )
     make_topics(pipeline)
     tables = build(spark, pipeline, start)
+    still = [name for name in pipeline.sources if pipeline.is_decoded(name) and not pipeline.is_stream(name)]
     if not pipeline.streams:
-        _run_still(pipeline, tables, tell)
+        _run_still(pipeline, tables, still, tell)
         return
+    _still_bad_rows(pipeline, tables, still)
     _warm(pipeline, spark)
-    queries: dict[str, Any] = {}
+    queries = Queries(tell)
     try:
         for name, sink in pipeline.sinks:
-            queries[name] = start_stream(pipeline, name, sink, tables[sink["from"]], once=once)
-        for source, rows in _bad(pipeline, tables):
-            name = BAD_ROWS if len(pipeline.sources) == 1 else f"{BAD_ROWS}-{source}"
-            sink = {"topic": pipeline.bad_topic}
-            letters = dead_letters(rows, pipeline.name)
-            queries[name] = _start_letters(pipeline, name, sink, letters, once)
-        tell(f"{pipeline.name} runs: {', '.join(queries)}")
-        _watch(pipeline, queries)
+            queries.start(name, partial(start_stream, pipeline, name, sink, tables[sink["from"]], once=once))
+        for source in pipeline.sources:
+            if pipeline.is_decoded(source) and source not in still:
+                name = _bad_name(pipeline, source)
+                queries.start(name, partial(start_bad_rows, pipeline, name, tables[f"{source}!"], once=once))
+        tell(f"{pipeline.name} runs: {', '.join(queries.by_name)}")
+        _watch(pipeline, queries, tell)
     finally:
-        for query in queries.values():
-            query.stop()
+        queries.stop()
 
 
 def _warm(pipeline: Pipeline, spark: Any) -> None:
@@ -70,28 +74,29 @@ def _warm(pipeline: Pipeline, spark: Any) -> None:
         reading.option("subscribe", topics[0]).option("endingTimestamp", "0").load().count()
 
 
-def _start_letters(pipeline: Pipeline, name: str, sink: dict[str, Any], letters: Any, once: bool) -> Any:
-    writing = letters.writeStream.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
-    writing = writing.option("topic", sink["topic"]).queryName(f"{pipeline.name}:{name}")
-    writing = writing.option("checkpointLocation", str(pipeline.state.resolve() / "checkpoints" / name))
-    return (writing.trigger(availableNow=True) if once else writing).start()
+def _bad_name(pipeline: Pipeline, source: str) -> str:
+    return BAD_ROWS if len(pipeline.sources) == 1 else f"{BAD_ROWS}-{source}"
 
 
-def _bad(pipeline: Pipeline, tables: dict[str, Any]) -> list[tuple[str, Any]]:
-    if pipeline.bad_topic is None:
-        return []
-    decoded = [name for name, source in pipeline.sources.items() if source.get("decode", "none") != "none"]
-    return [(name, tables[f"{name}!"]) for name in decoded if pipeline.is_stream(name)]
-
-
-def _watch(pipeline: Pipeline, queries: dict[str, Any]) -> None:
-    """Until all are done or one failed; the status file is kept fresh."""
+def _watch(pipeline: Pipeline, running: Queries, tell: Callable[[str], None]) -> None:
+    """Until all are done or one failed; the status file is kept fresh, and rows that are left out are told of."""
+    known = left_out.left_out(pipeline.state)
     while True:
-        told = {name: told_of(query) for name, query in queries.items()}
+        running.mend()
+        queries = running.by_name
         failed = [name for name, query in queries.items() if query.exception() is not None]
         active = [name for name, query in queries.items() if query.isActive]
+        told = {name: told_of(query) for name, query in queries.items()}
+        for name, query in queries.items():
+            for batch, rows in late_rows(query):
+                left_out.add(pipeline.state, f"{name}-late", batch, rows, "came later than the watermark allows", "")
         outcome = "failed" if failed else "running" if active else "done"
-        write_status(pipeline.state, pipeline.name, told, outcome)
+        found = left_out.left_out(pipeline.state)
+        write_status(pipeline.state, pipeline.name, told, outcome, found)
+        for name, each in found.items():
+            if known.get(name) != each:
+                tell(f"{pipeline.name}: {name}: {each.told}")
+        known = found
         if failed:
             raise RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(queries[failed[0]].exception())}")
         if not active:
@@ -99,13 +104,29 @@ def _watch(pipeline: Pipeline, queries: dict[str, Any]) -> None:
         time.sleep(WATCH_S)
 
 
-def _run_still(pipeline: Pipeline, tables: dict[str, Any], tell: Callable[[str], None]) -> None:
-    """A pipeline without streams: every table once."""
+def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], tell: Callable[[str], None]) -> None:
+    """A pipeline without streams: every table once. A run that was cut short is repeated in place of what it wrote."""
     began = time.time()
+    kept = pipeline.state / "still.json"
+    batch = int(kept.read_text()) if kept.exists() else int(began)
+    write_file(kept, str(batch), durable=True)
     for name, sink in pipeline.sinks:
-        write_batch(pipeline, name, sink, tables[sink["from"]], int(began))
+        write_batch(pipeline, name, sink, tables[sink["from"]], batch)
         tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
-    write_status(pipeline.state, pipeline.name, {}, "done")
+    _still_bad_rows(pipeline, tables, decoded, batch)
+    kept.unlink()
+    found = left_out.left_out(pipeline.state)
+    write_status(pipeline.state, pipeline.name, {}, "done", found)
+    for name, each in found.items():
+        if each.batch == batch:
+            tell(f"{pipeline.name}: {name}: {each.told}")
+
+
+def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[str], batch: int | None = None) -> None:
+    """The bad rows of tables that are read as they are: sent by each run, since each run reads them anew."""
+    for source in sources:
+        number = int(time.time()) if batch is None else batch
+        write_bad_rows(pipeline, _bad_name(pipeline, source), bad_rows(tables[f"{source}!"]), number)
 
 
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout)\b(?::|$)")
@@ -118,7 +139,7 @@ def reason_of(failure: Any) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("tidelog.") and ": " in line]
     if told:
-        return told[-1].partition(": ")[2]
+        return told[-1].partition(": ")[2].replace("set failOnDataLoss=false", "set ignore_loss = true in its source")
     raised = [line for line in lines if _RAISED.match(line)]
     return raised[-1] if raised else lines[0] if lines else text
 

@@ -1,12 +1,14 @@
 """Tables to sinks: topics, Parquet folders, databases, the console, or another of Spark's formats."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 
-from tidelog.spark.pipeline import lake
+from tidelog.spark.pipeline import lake, left_out
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON
+from tidelog.spark.pipeline.lake_files import Writer
 from tidelog.spark.pipeline.model import Pipeline
 
 CONSOLE_ROWS = 50
@@ -43,7 +45,41 @@ def dead_letters(rows: Any, pipeline: str) -> Any:
 
 def start_stream(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, *, once: bool) -> Any:
     """A running query that writes to the sink."""
-    writing = _stream_writer(pipeline, name, sink, rows)
+    return _started(pipeline, name, _stream_writer(pipeline, name, sink, rows), once)
+
+
+def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> Any:
+    """A running query that sees to a source's bad rows."""
+
+    def each(batch: Any, number: int) -> None:
+        write_bad_rows(pipeline, name, batch, number)
+
+    return _started(pipeline, name, bad_rows(rows).writeStream.foreachBatch(each), once)
+
+
+def bad_rows(rows: Any) -> Any:
+    """The rows of a decoded source that are bad, and no more of them than letters need."""
+    return rows.where(BAD).select("_key", RAW, BAD, REASON, "_topic", "_partition", "_offset")
+
+
+def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None:
+    """Count a batch's bad rows and, unless they are to be dropped, send them to their topic, once."""
+    rows = rows.persist()
+    try:
+        place = F.struct("_topic", "_partition", "_offset", REASON)
+        [found] = rows.agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
+        if found["rows"] and pipeline.bad_topic is not None:
+            letters = dead_letters(rows, pipeline.name)
+            _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, letters, batch)
+    finally:
+        rows.unpersist()
+    where = "dropped" if pipeline.bad_topic is None else f"sent to {pipeline.bad_topic}"
+    first = found["first"]
+    example = "" if first is None else f"{first[0]}-{first[1]} offset {first[2]}: {first[3]}"
+    left_out.add(pipeline.state, name, batch, found["rows"], f"could not be decoded, {where}", example)
+
+
+def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
     writing = writing.queryName(f"{pipeline.name}:{name}")
     writing = writing.option("checkpointLocation", str(pipeline.state.resolve() / "checkpoints" / name))
     if once:
@@ -80,25 +116,35 @@ def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, 
     """One batch, still rows, to a sink: of a stream, or all of a pipeline without streams."""
     options = sink.get("options", {})
     if "path" in sink:
-        path = Path(sink["path"])
-        path = path if path.is_absolute() else (pipeline.file.parent / path).resolve()
-        if "upsert_by" in sink:
-            order = sink.get("order_by", "_offset")
-            keep = [c for c in rows.columns if not c.startswith("_") or c in ("_tombstone", order)]
-            lake.upsert(rows.select(*keep), batch, path, sink["upsert_by"], order, sink.get("buckets", lake.BUCKETS))
-        else:
-            lake.append(shown(rows), batch, path, sink.get("partition_by", []), sink.get("compact_files"))
+        _write_folder(pipeline, name, sink, rows, batch)
     elif "jdbc" in sink:
         shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
     elif "topic" in sink:
-        made = records(rows, sink.get("key"))
-        writing = made.write.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
-        writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
-        writing.option("jobBatch", str(batch)).options(**options).mode("append").save()
+        _write_topic(pipeline, name, sink, records(rows, sink.get("key")), batch)
     elif sink.get("console"):
         shown(rows).show(CONSOLE_ROWS, truncate=False)
     else:
         shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
+
+
+def _write_topic(pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any, batch: int) -> None:
+    writing = made.write.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
+    writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
+    writing.option("jobBatch", str(batch)).options(**sink.get("options", {})).mode("append").save()
+
+
+def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
+    path = Path(sink["path"])
+    path = path if path.is_absolute() else (pipeline.file.parent / path).resolve()
+    writer = Writer(path, hashlib.sha256(f"{pipeline.state_id}-{name}".encode()).hexdigest()[:10])
+    if "upsert_by" not in sink:
+        lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
+        return
+    by, order = sink["upsert_by"], sink.get("order_by", "_offset")
+    keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order)]
+    keyless = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
+    why = f"have no {' and '.join(by)}, left out of the table"
+    left_out.add(pipeline.state, name, batch, keyless, why, f"batch {batch}")
 
 
 def shown(rows: Any) -> Any:

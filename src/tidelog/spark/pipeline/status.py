@@ -3,9 +3,12 @@
 import json
 import os
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from tidelog.spark.pipeline.left_out import LeftOut
 from tidelog.spark.progress import write_file
 
 FILE = "status.json"
@@ -44,9 +47,22 @@ def _offsets(text: Any) -> dict[tuple[str, str], int]:
     return found
 
 
-def write_status(state: Path, name: str, queries: dict[str, Any], outcome: str) -> None:
+def late_rows(query: Any) -> list[tuple[int, int]]:
+    """Which of the last micro-batches left rows out that were older than their watermark: number and rows of each."""
+    found: list[tuple[int, int]] = []
+    for progress in query.recentProgress:
+        rows = sum(each["numRowsDroppedByWatermark"] for each in progress["stateOperators"])
+        if rows:
+            found.append((progress["batchId"], rows))
+    return found
+
+
+def write_status(
+    state: Path, name: str, queries: dict[str, Any], outcome: str, left_out: Mapping[str, LeftOut]
+) -> None:
     """`outcome` is running, done or failed."""
     told = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
+    told["left_out"] = {query: {**asdict(each), "told": each.told} for query, each in left_out.items()}
     write_file(state / FILE, json.dumps(told, indent=1))
 
 

@@ -1,0 +1,126 @@
+"""Bad input: rows that don't parse, schemas that changed, topics that vanish or are others, a broker that is away."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import JVM_TIMEOUT_S
+from tidelog.client import Admin, Producer
+from tidelog.spark.pipeline.decode import BAD, REASON, decoded
+from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.run import run
+from tidelog.spark.pipeline.status import read_status
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
+
+RECORD = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+SCHEMA = "id long not null, name string, at timestamp, inner struct<n: int>"
+DEEP = b'{"id": 1, "inner": {"n": "x"}}'
+
+
+def told(spark: Any, source: dict[str, Any], *values: bytes | None) -> list[tuple[Any, str | None]]:
+    """What comes of each value: its first column, or why it is bad."""
+    rows = [(None, value, "t", 0, offset, None) for offset, value in enumerate(values)]
+    made = decoded(spark.createDataFrame(rows, RECORD), source, source.get("schema", "")).orderBy("_offset").collect()
+    return [(row[0], row[REASON]) if row[BAD] else (row[0], None) for row in made]
+
+
+def test_json_that_is_not_of_the_schema_is_bad_and_says_why(spark: Any) -> None:
+    cases: list[tuple[bytes | None, str | None]] = [
+        (b'{"id": 1, "name": "a", "at": "2026-01-31T12:00:00Z", "inner": {"n": 1}}', None),
+        (b'{"id": 1}', None),  # what may be missing
+        (b'{"id": 1, "more": true}', None),  # a new field
+        (b'{"id": 1, "name": 5}', None),  # numbers are text too
+        (None, None),  # a tombstone
+        (b'{"id": "x", "name": "a"}', "not of the schema: id is no bigint"),
+        (b'{"id": 1.5}', "not of the schema: id is no bigint"),
+        (b'{"id": 1, "at": "yesterday"}', "not of the schema: at is no timestamp"),
+        (b'{"id": 1, "at": true, "inner": 3}', "not of the schema: at is no timestamp, inner is no struct<n:int>"),
+        (DEEP, "not of the schema: inner is no struct<n:int>"),
+        (b'{"name": "a"}', "missing or null: id"),
+        (b"{not json", "not JSON"),
+        (b"", "not JSON"),
+        (b'{"id": 1', "not JSON"),
+        (b"null", "not of the schema: not one object"),
+        (b'[{"id": 1}, {"id": 2}]', "not of the schema: not one object"),
+        (b'{"id": 1}{"id": 2}', "not of the schema: not one object"),
+        (b'{"id": 1, "name": "\xff"}', "not UTF-8"),
+    ]
+    found = told(spark, {"decode": "json", "schema": SCHEMA}, *(value for value, _ in cases))
+    assert [(value, reason) for (value, _), (_, reason) in zip(cases, found, strict=True)] == cases
+
+
+def test_text_and_a_registrys_bytes_are_looked_at(spark: Any) -> None:
+    assert told(spark, {"decode": "text"}, b"sea", b"\xff", None) == [("sea", None), (None, "not UTF-8"), (None, None)]
+    source = {"decode": "json", "schema": "id long", "registry": True}
+    framed = b"\0\0\0\0\1" + b'{"id": 7}'
+    assert told(spark, source, framed, b'{"id": 7}', b"\0\0", None) == [
+        (7, None),
+        (None, "it does not begin with the bytes of a schema registry"),
+        (None, "it does not begin with the bytes of a schema registry"),
+        (None, None),
+    ]
+
+
+FILE = """
+name = "bad"
+state = "state"
+
+[source.orders]
+topics = ["{topic}"]
+decode = "json"
+schema = "{schema}"
+options = {{ "kafka.default.api.timeout.ms" = "{patience_ms}" }}
+
+[[sink]]
+from = "orders"
+path = "lake"
+
+[bad_rows]
+{bad}
+"""
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Iterator[str]:
+    name = f"bad-{time.monotonic_ns()}"
+    Admin(broker.bootstrap).create_topic(name, 1)
+    yield name
+
+
+def send(bootstrap: str, topic: str, *values: Any) -> None:
+    with Producer(bootstrap) as producer:
+        for value in values:
+            producer.send(topic, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+
+def write(folder: Path, topic: str, bad: str = "drop = true", schema: str = "id long", patience_ms: int = 5000) -> Path:
+    file = folder / "bad.toml"
+    file.write_text(FILE.format(topic=topic, bad=bad, schema=schema, patience_ms=patience_ms))
+    return file
+
+
+def test_dropped_rows_are_told_of_and_a_schema_may_be_inferred(
+    spark: Any, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    send(broker.bootstrap, topic, {"id": 1, "city": "Brest"}, {"id": 2, "city": None}, b"{")
+    said: list[str] = []
+    pipeline = load(write(tmp_path, topic, schema="infer"), broker.bootstrap)
+    run(pipeline, spark, once=True, tell=said.append)
+    send(broker.bootstrap, topic, {"id": "three"}, {"id": 4, "new": True})
+    run(pipeline, spark, once=True, tell=said.append)
+    rows = spark.read.parquet(str(tmp_path / "lake")).orderBy("id").collect()
+    assert [(row.id, row.city) for row in rows] == [(1, "Brest"), (2, None), (4, None)]
+    status = read_status(tmp_path / "state")
+    assert status is not None
+    assert status["left_out"]["bad-rows"]["rows"] == 2
+    assert [line for line in said if "decoded" in line] == [
+        f"bad: bad-rows: 1 row could not be decoded, dropped; the last was {topic}-0 offset 2: not JSON",
+        f"bad: bad-rows: 2 rows could not be decoded, dropped; the last was {topic}-0 offset 3: "
+        "not of the schema: id is no bigint",
+    ]
