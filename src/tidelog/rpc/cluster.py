@@ -76,6 +76,10 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name} at {self.bootstrap}")
         return found
 
+    def knows(self, topic: str) -> bool:
+        """Whether its leaders can be told without asking."""
+        return topic in self._topics
+
     def leader(self, topic: str, partition: int) -> tuple[Connection, Partition]:
         """A connection to the partition's leader, as far as is known; LEADER_NOT_AVAILABLE where it has none now."""
         known = self.topic(topic).partitions.get(partition)

@@ -75,6 +75,8 @@ class Connection:
 
     def ask(self, request: object, answer: type[T], at_most: int | None = None, wait_s: float = 0) -> T:
         """Send and wait; `wait_s` is how long the broker itself may hold the answer back."""
+        if self._waiting:
+            raise self._broken("answers to earlier requests were left here")
         self.send(request, at_most, wait_s)
         return self.receive(answer)
 

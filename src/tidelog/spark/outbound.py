@@ -1,20 +1,21 @@
 """A task's part of writing: Arrow batches to record batches, partition by partition, as one producer."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
 import pyarrow
 
 from tidelog.rpc import Cluster
-from tidelog.rpc.produce import produce
+from tidelog.rpc.produce import Pipeline, Refused
 from tidelog.rpc.transactions import Producer
 from tidelog.spark.native import packer
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.wire import batch as wire
 from tidelog.wire.compression import compress
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.record import Record, encode_record
 
 arrow: Any = pyarrow
@@ -32,6 +33,7 @@ class Outbound:
         self._cluster = cluster
         self._options = options
         self._producer = producer
+        self._pipeline = Pipeline(cluster, producer.transactional_id)
         self._native = packer()[0]
         self._topics: dict[str, list[Any]] = {}
         self._sequences: dict[tuple[str, int], int] = {}
@@ -41,17 +43,38 @@ class Outbound:
     def add(self, batch: Any) -> None:
         """Write the rows of an Arrow batch; RowError names the first that can't be."""
         names = batch.schema.names
-        for topic, rows in self._by_topic(batch, names):
-            if "headers" in names and rows.column("headers").null_count < rows.num_rows:
-                self._add_with_headers(topic, rows)
-            else:
-                self._add_plain(topic, rows, names)
+        with self._sending(self.rows + batch.num_rows):
+            for topic, rows in self._by_topic(batch, names):
+                if "headers" in names and rows.column("headers").null_count < rows.num_rows:
+                    self._add_with_headers(topic, rows)
+                else:
+                    self._add_plain(topic, rows, names)
         self.rows += batch.num_rows
 
     def flush(self) -> None:
-        for topic, partitions in self._topics.items():
-            for index, held in enumerate(partitions):
-                self._send(topic, index, held)
+        """Send the rest, and wait until everything is acknowledged."""
+        with self._sending(self.rows):
+            for topic, partitions in self._topics.items():
+                for index, held in enumerate(partitions):
+                    self._send(topic, index, held)
+            self._pipeline.settle()
+
+    @contextmanager
+    def _sending(self, reached: int) -> Generator[None, None, None]:
+        """After an error nothing is on its way any more, so that the connections can be used to clean up."""
+        try:
+            yield
+        except Refused as error:
+            if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+                raise
+            count = wire.read_header(error.batch).record_count
+            raise RowError(
+                f"{count} of the rows of this task up to row {reached} make a batch of {len(error.batch)} bytes, "
+                f"more than {error.topic} takes: raise its max.message.bytes, or lower the option kafka.batch.size"
+            ) from error
+        except BaseException:
+            self._pipeline.drop()
+            raise
 
     def _by_topic(self, batch: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
         if "topic" not in names or (self._options.topic is not None):
@@ -67,6 +90,7 @@ class Outbound:
     def _partitions(self, topic: str) -> list[Any]:
         held = self._topics.get(topic)
         if held is None:
+            self._pipeline.settle()  # asking needs a connection without answers on their way
             count = len(self._cluster.topic(topic).partitions)
             held = self._topics[topic] = [self._native.Partitioned() for _ in range(count)]
         return held
@@ -140,15 +164,7 @@ class Outbound:
         place = (topic, index)
         sequence = self._sequences.get(place, 0)
         batch = self._built(section, count, sequence)
-        try:
-            produce(self._cluster, topic, index, batch, transactional_id=self._producer.transactional_id)
-        except KafkaError as error:
-            if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
-                raise RowError(
-                    f"{count} rows of this task, up to row {self.rows + count}, make a batch of {len(batch)} bytes, "
-                    f"more than {topic} takes: raise its max.message.bytes, or lower the option kafka.batch.size"
-                ) from error
-            raise
+        self._pipeline.add(topic, index, batch)
         self._sequences[place] = (sequence + count) & wire.SEQUENCE_MAX
 
     def _built(self, section: bytes, count: int, sequence: int) -> bytearray:

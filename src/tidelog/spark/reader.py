@@ -9,13 +9,11 @@ from tidelog.rpc import Cluster
 from tidelog.rpc.fetch import OffsetOutOfRange, PartitionReader
 from tidelog.rpc.offsets import EARLIEST, list_offsets
 from tidelog.spark.columns import Decoder, Range
+from tidelog.spark.connections import cluster_of
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import OffsetRange
 
-CLUSTERS_MAX = 8
 logger = logging.getLogger("tidelog.spark")
-
-_clusters: dict[Any, Cluster] = {}
 
 
 class DataLost(RuntimeError):
@@ -32,19 +30,9 @@ class DataLost(RuntimeError):
         return (DataLost, (self.what,))
 
 
-def cluster_of(options: SourceOptions) -> Cluster:
-    """The connections of this process, kept between tasks: a worker runs many."""
-    key = (options.bootstrap, options.rpc)
-    found = _clusters.pop(key, None) or Cluster(options.bootstrap, options.rpc)
-    _clusters[key] = found
-    while len(_clusters) > CLUSTERS_MAX:
-        _clusters.pop(next(iter(_clusters))).close()
-    return found
-
-
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     """The rows of a range, in order; DataLost where some are gone, unless that is allowed."""
-    cluster = cluster_of(options)
+    cluster = cluster_of(options.bootstrap, options.rpc)
     start = wanted.start
     while start < wanted.end:
         part = OffsetRange(wanted.topic, wanted.partition, start, wanted.end)
