@@ -69,6 +69,21 @@ def test_the_number_of_ids_on_their_way_is_bounded(monkeypatch: pytest.MonkeyPat
     assert codes == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
+def test_what_members_say_about_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits in memory for a generation, and could never be written down."""
+    monkeypatch.setattr(joining, "SAID_BYTES_MAX", 250)
+    crew = Crew()
+    a, b = crew.stable("a", "b", protocols=protocols("range", metadata=bytes(80)))
+    assert crew.answers[crew.join("c", protocols=protocols("range", metadata=bytes(80)))].error_code == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
+    lengthy = crew.join("a", a, protocols=protocols("range", "sticky", metadata=bytes(80)))
+    assert crew.answers[lengthy].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (crew.beat(a), crew.beat(b)) == (ErrorCode.NONE, ErrorCode.NONE), "it is still a member, as it was"
+    crew.join("a", a, protocols=protocols("range", metadata=bytes(150)))
+    assert crew.beat(b) == ErrorCode.REBALANCE_IN_PROGRESS, "in the place of what it said before there is room for it"
+
+
 def test_members_who_start_together_meet_in_one_generation() -> None:
     crew = Crew(Limits(initial_delay_ms=3000))
     a = crew.member("a")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidelog.coordinator.group.classic import answers, records
 from tidelog.coordinator.group.classic.effects import Answer, Created, Effect, Moment, Replaced, Write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import LiveMember, Protocols
+from tidelog.coordinator.group.classic.member import LiveMember, Protocols, bytes_of
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import (
     Limits,
@@ -30,6 +30,8 @@ FIRST_WITH_SKIPPING = 9
 REASON_MAX = 255
 PENDING_MAX = 10_000
 """Ids of one group that were handed out and not used yet; above it, a newcomer is told that the group is full."""
+SAID_BYTES_MAX = 64 * 1024 * 1024
+"""What the members of a group say about themselves, under all their protocols: several times what a record can hold."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long the JoinGroup of a new member may wait: whether its client is still there can't be seen."""
 
@@ -78,6 +80,8 @@ def join(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment) ->
     out: list[Effect] = []
     if not _has_room(group, request.member_id, limits):
         _turn_away(group, request, now, out)
+    elif _says_too_much(group, request):
+        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
     elif not group.accepts(request.protocol_type, request.protocols):
         _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
     elif request.member_id:
@@ -102,6 +106,12 @@ def _has_room(group: LiveClassicGroup, member_id: str, limits: Limits) -> bool:
     if group.phase is Phase.PREPARING:
         return (member is not None and member.joining is not None) or group.joined < limits.members_max
     return group.phase is Phase.EMPTY or member is not None or len(group.members) < limits.members_max
+
+
+def _says_too_much(group: LiveClassicGroup, request: Join) -> bool:
+    member = group.members.get(request.member_id or group.static.get(request.instance_id or "", ""))
+    said_before = 0 if member is None else bytes_of(member.protocols)
+    return group.said_bytes - said_before + bytes_of(request.protocols) > SAID_BYTES_MAX
 
 
 def _turn_away(group: LiveClassicGroup, request: Join, now: Moment, out: list[Effect]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.classic.effects import Moment
-from tidelog.coordinator.group.classic.member import NEVER, LiveMember, Protocols
+from tidelog.coordinator.group.classic.member import NEVER, LiveMember, Protocols, bytes_of
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, TRANSITIONS, Phase
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -34,6 +34,7 @@ class LiveClassicGroup:
         "phase",
         "protocol",
         "protocol_type",
+        "said_bytes",
         "since_ms",
         "static",
         "supported",
@@ -58,6 +59,8 @@ class LiveClassicGroup:
         """Ids that were handed out and not used yet, and when they are forgotten."""
         self.supported: dict[str, int] = {}
         """How many members know a protocol."""
+        self.said_bytes = 0
+        """What members say about themselves, under all their protocols."""
         self.joined = 0
         """How many members' JoinGroup waits."""
         self.unsynced: set[str] = set()
@@ -236,6 +239,7 @@ class LiveClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def _count(self, protocols: Protocols, step: int) -> None:
+        self.said_bytes += step * bytes_of(protocols)
         for name, _ in protocols:
             count = self.supported.get(name, 0) + step
             if count:
@@ -246,6 +250,7 @@ class LiveClassicGroup:
     def check_invariants(self) -> None:
         """What holds between any two events; for tests and simulation."""
         members = self.members.values()
+        assert self.said_bytes == sum(bytes_of(member.protocols) for member in members)
         assert self.joined == sum(member.joining is not None for member in members)
         assert self.static == {m.instance_id: m.member_id for m in members if m.instance_id is not None}
         assert all(key == member.member_id for key, member in self.members.items())

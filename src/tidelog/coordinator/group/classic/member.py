@@ -10,6 +10,10 @@ Protocols = tuple[tuple[str, bytes], ...]
 NEVER = float("inf")
 
 
+def bytes_of(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 class LiveMember:
     """`joining` and `syncing` are the tickets of requests that wait; `deadline_ms` is when its session ends."""
 
