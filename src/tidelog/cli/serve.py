@@ -29,6 +29,8 @@ from tidelog.raft.folder import FolderError
 from tidelog.raft.snapshot import SnapshotError
 from tidelog.wire.errors import KafkaError
 
+GARBAGE_MAX = 20_000
+"""Objects made, and not let go of, after which garbage in circles is looked for; there is little of it."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -82,6 +84,7 @@ class _Serving:
             return
         gc.collect()
         gc.freeze()  # what start made stays: later collections needn't look at it
+        gc.set_threshold(GARBAGE_MAX)  # a request for 100,000 partitions was collections for half of its time
         print(f"Tidelog is ready on {', '.join(self._addresses())}", flush=True)
 
     def _addresses(self) -> list[str]:
