@@ -90,7 +90,7 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     """A project that declares the pipeline's file; the files that were written. Others' files are not touched."""
     check_declarable(pipeline)
     storage = (pipeline.state / "declarative").resolve()
-    settings = {"spark.sql.catalogImplementation": "hive", **SQL, **pipeline.told.get("spark", {})}
+    settings = {**_catalog(storage), **SQL, **pipeline.told.get("spark", {})}
     lines = [
         f"# Made from {pipeline.file.name}, which is read anew by each run: spark-pipelines run",
         f"name: {json.dumps(pipeline.name)}",
@@ -114,6 +114,15 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     for file, text in made.items():
         file.write_text("\n".join(text) + "\n")
     return list(made)
+
+
+def _catalog(storage: Path) -> dict[str, str]:
+    """A catalog that remembers tables from run to run, beside their data; [spark] may name another."""
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": (storage / "warehouse").as_uri(),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={storage / 'catalog'};create=true",
+    }
 
 
 def _declare_sink(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> None:
