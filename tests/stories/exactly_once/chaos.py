@@ -4,7 +4,7 @@ import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +18,8 @@ KEYS = 40
 STALL_S = 90.0
 """How long nothing may be committed, whatever was killed: dead members' sessions, transactions, restarts."""
 
-Command = Callable[[str, str, str, str], list[str]]
+Command = Callable[..., list[str]]
+"""(bootstrap, group, the worker's name, records a transaction, its number, how many there are) -> what to run."""
 
 
 def python_worker(library: str) -> Command:
@@ -66,13 +67,15 @@ class Copy:
         self.kills = 0
         self.restarts = 0
         self._command = command
-        self._logs: list[Path] = []
+        self._count = workers
         self._workers = [self._start(number) for number in range(workers)]
 
     def _start(self, number: int) -> "subprocess.Popen[bytes]":
         path = self.broker.folder.parent / f"worker-{number}.log"
         with open(path, "ab") as output:
-            command = self._command(self.broker.bootstrap, "copiers", f"worker-{number}", str(self.batch))
+            command = self._command(
+                self.broker.bootstrap, "copiers", f"worker-{number}", str(self.batch), str(number), str(self._count)
+            )
             return subprocess.Popen(command, stdout=output, stderr=output)
 
     def look_after(self) -> None:
@@ -173,7 +176,17 @@ def check_output(bootstrap: str, count: int) -> None:
             assert message.key() == key.encode()
             found[key].append(int(number))
     consumer.close()
-    for key in range(KEYS):
-        wanted = list(range(len(range(key, count, KEYS))))
-        assert found.pop(str(key), []) == wanted, f"key {key}"
+    wrong = {
+        key: told for key in range(KEYS) if (told := _wrong(found.pop(str(key), []), len(range(key, count, KEYS))))
+    }
+    assert not wrong, wrong
     assert not found
+
+
+def _wrong(numbers: list[int], count: int) -> str:
+    """How a key's numbers differ from 0 to `count` in order; nothing where they don't."""
+    if numbers == list(range(count)):
+        return ""
+    missing = sorted(set(range(count)) - set(numbers))
+    twice = sorted(number for number, times in Counter(numbers).items() if times > 1)
+    return f"{len(missing)} missing {missing[:3]}, {len(twice)} twice {twice[:3]}, of {count}"
