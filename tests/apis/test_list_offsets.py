@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker, produce_fields
+from tests.apis.harbour import NOW_MS, Asked, Harbour, batch, in_transaction, marker, produce_fields
 from tests.batches import Batch, Sent
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -241,3 +241,80 @@ def test_a_partition_named_twice_is_refused_once_beside_the_others(broker: Harbo
     topics = [{"name": "tide", "partitions": twice}]
     found = broker.ask(ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics}).topics[0].partitions
     assert [(one.partition_index, one.error_code) for one in found] == [(0, ErrorCode.INVALID_REQUEST), (1, 0)]
+
+
+# -- records that take long to walk
+
+
+def zipped(broker: Harbour, partition: int, *times: int) -> None:
+    records = [Sent(b"x", timestamp_delta=time) for time in times]
+    data = Batch(records, base_timestamp=NOW_MS, codec=1).encode()
+    broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", data, partition=partition))
+
+
+def look_for(broker: Harbour, *times: int) -> Asked:
+    """A time in each partition, one after the other."""
+    partitions = [{"partition_index": index, "timestamp": NOW_MS + time} for index, time in enumerate(times)]
+    fields = {"replica_id": -1, "topics": [{"name": "tide", "partitions": partitions}]}
+    return broker.send(ApiKey.LIST_OFFSETS, 7, fields)
+
+
+def found_by(asked: Asked) -> list[tuple[int, int]]:
+    return [(one.error_code, one.offset) for one in asked.response.topics[0].partitions]
+
+
+def test_records_are_inflated_and_walked_beside_the_loop(broker: Harbour) -> None:
+    for partition in (0, 1):
+        zipped(broker, partition, 0, 5, 9)
+    broker.hold_syncs()
+    asked = look_for(broker, 5, 9)
+    assert not asked.done
+    assert ask(broker, EARLIEST) == (0, -1, 0, 0), "others are answered meanwhile"
+    broker.let_sync()
+    broker.settle()
+    assert found_by(asked) == [(0, 1), (0, 2)]
+
+
+def test_a_log_that_goes_offline_while_its_records_are_walked(broker: Harbour) -> None:
+    for partition in (0, 1):
+        zipped(broker, partition, 0, 5, 9)
+    broker.hold_syncs()
+    asked = look_for(broker, 5, 9)
+    broker.partition("tide").log.go_offline("a test")
+    broker.let_sync()
+    broker.settle()
+    assert found_by(asked) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 2)]
+
+
+def test_records_deleted_while_they_are_walked_are_not_found(broker: Harbour) -> None:
+    for partition in (0, 1):
+        zipped(broker, partition, 0, 5, 9)
+    zipped(broker, 0, 7)
+    broker.hold_syncs()
+    asked = look_for(broker, 5, 0)
+    broker.partition("tide").log.delete_before(3)
+    broker.let_sync()
+    broker.settle()
+    assert found_by(asked) == [(0, 3), (0, 0)]
+
+
+def test_batches_that_claim_a_newer_record_than_they_have_are_passed_over() -> None:
+    broker = Harbour()
+    broker.make_topic("tide")
+    for _ in range(2):
+        data = Batch([Sent(b"x")], base_timestamp=NOW_MS, codec=1, max_timestamp=NOW_MS + 9).encode()
+        broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", data))
+    zipped(broker, 0, 3, 9)
+    asked = look_for(broker, 9)
+    broker.settle()
+    assert found_by(asked) == [(0, 3)]
+
+
+def test_many_partitions_are_walked_one_after_the_other() -> None:
+    broker = Harbour()
+    broker.make_topic("tide", 400)
+    for partition in range(400):
+        zipped(broker, partition, 0, 5)
+    asked = look_for(broker, *[5] * 400)
+    broker.settle()
+    assert found_by(asked) == [(0, 1)] * 400

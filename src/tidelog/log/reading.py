@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.log.index import OffsetIndex, SealedIndexes
     from tidelog.log.log import Log
     from tidelog.log.producers import Producers
+    from tidelog.log.search import Found, Unwalked, Walked
     from tidelog.log.store import Store
 
 MARKS_MAX = 16
@@ -341,15 +342,18 @@ class ReadableLog:
 
     # -- searching
 
-    def find_by_time(self, timestamp: int, end: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record as new as `timestamp`, if it is below `end`."""
-        with self._guard():
-            return search.find_by_time(self, timestamp, end)
+    def find_by_time(self, timestamp: int, end: int, walked: Walked | None = None) -> Found | Unwalked | None:
+        """(timestamp, offset, leader epoch) of the first record as new as `timestamp`, if it is below `end`.
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the newest record; None where the log has none."""
+        With `walked`, a batch that would take long to walk is given back instead: ask again once it was walked.
+        """
         with self._guard():
-            return search.max_timestamp(self)
+            return search.find_by_time(self, timestamp, end, walked)
+
+    def max_timestamp(self, walked: Walked | None = None) -> Found | Unwalked | None:
+        """(timestamp, offset, leader epoch) of the newest record; None where the log has none. `walked`: the same."""
+        with self._guard():
+            return search.max_timestamp(self, walked)
 
     def aborted(self, offset: int, found: Slice) -> list[Aborted]:
         """The aborted transactions that a reader of `found`, which began at `offset`, must skip."""

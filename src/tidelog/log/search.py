@@ -1,8 +1,12 @@
-"""Finding records by time in a log, and the aborted transactions of a range: for ListOffsets and Fetch."""
+"""Finding records by time in a log, and the aborted transactions of a range: for ListOffsets and Fetch.
+
+Finding the batch takes a look at indexes and headers; finding the record may take inflating and walking a million of
+them. Who can't wait for that passes what was `walked` so far, is given what is to be walked next, and asks again.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.log.names import LOG
 from tidelog.log.scan import HeaderFields, batch_at, batches
@@ -11,17 +15,59 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import RecordError, first_since
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.log.aborted import Aborted
     from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
     from tidelog.log.slice import Slice
+    from tidelog.wire.batch import BatchHeader
 
+Found: TypeAlias = "tuple[int, int, int]"
+"""Timestamp, offset and leader epoch of a record."""
+Key: TypeAlias = "tuple[int, int, int]"
+"""Base offset and checksum of a batch, and from which offset on it was looked into: the log's start may move."""
+Walked: TypeAlias = "Mapping[Key, Found | None]"
+"""Which records were found in batches."""
+
+RECORDS_AT_ONCE = 10_000
+"""Records that are walked in a few milliseconds."""
 LIES_MAX = 3
 """Batches of which no record is as new as their header says: the last of so many is believed, so that one question
 doesn't go through all the records that someone made up."""
 
 
-def find_by_time(log: ReadableLog, timestamp: int, end: int) -> tuple[int, int, int] | None:
+class Unwalked(NamedTuple):
+    """A batch in which a record is to be looked for; `walk` may be called by any thread."""
+
+    data: memoryview
+    header: BatchHeader
+    timestamp: int
+    from_offset: int
+
+    @property
+    def key(self) -> Key:
+        return self.header.base_offset, self.header.crc, self.from_offset
+
+    @property
+    def is_long(self) -> bool:
+        return bool(self.header.codec) or self.header.record_count > RECORDS_AT_ONCE
+
+    def walk(self) -> Found | None:
+        """The first record as new as `timestamp`, from `from_offset` on."""
+        header = self.header
+        base = header.base_offset
+        try:
+            section = bytes(payload(self.data, header))
+            found = first_since(
+                section, header.record_count, header.base_timestamp, self.timestamp, self.from_offset - base
+            )
+        except RecordError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"record batch at offset {base}: {error}") from None
+        return None if found is None else (found[0], base + found[1], header.leader_epoch)
+
+
+def find_by_time(log: ReadableLog, timestamp: int, end: int, walked: Walked | None) -> Found | Unwalked | None:
     """The first record as new as `timestamp`: time index, offset index, then batch by batch, record by record."""
     lies = 0
     for number, segment in enumerate(log.segments):
@@ -37,7 +83,9 @@ def find_by_time(log: ReadableLog, timestamp: int, end: int) -> tuple[int, int, 
             if fields[0] >= end:
                 return None
             if fields[8] >= timestamp:
-                found = _record_from(log, segment, pos, fields, timestamp, log.log_start)
+                found = _record_from(log, segment, pos, fields, timestamp, log.log_start, walked)
+                if isinstance(found, Unwalked):
+                    return found
                 if found is None and fields[0] >= log.log_start:
                     lies += 1
                     if lies == LIES_MAX:
@@ -47,7 +95,7 @@ def find_by_time(log: ReadableLog, timestamp: int, end: int) -> tuple[int, int, 
     return None
 
 
-def max_timestamp(log: ReadableLog) -> tuple[int, int, int] | None:
+def max_timestamp(log: ReadableLog, walked: Walked | None) -> Found | Unwalked | None:
     """The newest record: the first of the first such batch of the first segment that has the newest timestamp."""
     newest: Segment | None = None
     for number, segment in enumerate(log.segments):
@@ -60,26 +108,27 @@ def max_timestamp(log: ReadableLog) -> tuple[int, int, int] | None:
     start = log.indexes(newest).lookup(offset)
     for pos, fields in batches(log.file_of(newest), start, newest.size, check=False):
         if fields[8] == timestamp:
-            return _record_from(log, newest, pos, fields, timestamp, 0)
+            return _record_from(log, newest, pos, fields, timestamp, 0, walked)
     return None
 
 
 def _record_from(
-    log: ReadableLog, segment: Segment, pos: int, fields: HeaderFields, timestamp: int, from_offset: int
-) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of the batch's first record as new as `timestamp`, from `from_offset` on."""
+    log: ReadableLog,
+    segment: Segment,
+    pos: int,
+    fields: HeaderFields,
+    timestamp: int,
+    from_offset: int,
+    walked: Walked | None,
+) -> Found | Unwalked | None:
+    """The batch's first record as new as `timestamp`, from `from_offset` on."""
     if fields[5] & APPEND_TIME_FLAG:  # all records are as new as the batch
         offset = max(fields[0], from_offset)
         return (fields[8], offset, fields[2]) if offset <= fields[0] + fields[6] else None
-    data, header = batch_at(log.file_of(segment), pos, fields)
-    base = header.base_offset
-    try:
-        found = first_since(
-            bytes(payload(data, header)), header.record_count, header.base_timestamp, timestamp, from_offset - base
-        )
-    except RecordError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batch at offset {base}: {error}") from None
-    return None if found is None else (found[0], base + found[1], header.leader_epoch)
+    batch = Unwalked(*batch_at(log.file_of(segment), pos, fields), timestamp, max(from_offset, fields[0]))
+    if walked is None or not batch.is_long:
+        return batch.walk()
+    return walked.get(batch.key, batch)
 
 
 def aborted(log: ReadableLog, offset: int, found: Slice) -> list[Aborted]:

@@ -16,6 +16,7 @@ from tidelog.log import checkpoints, flush, recovery
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import GroupCommit
 from tidelog.log.files import OpenFiles
+from tidelog.log.lane import Lane
 from tidelog.log.log import Log
 from tidelog.log.memory import MemoryLog
 from tidelog.log.names import (
@@ -48,7 +49,7 @@ _logger = logging.getLogger("tidelog.log")
 
 
 class Store:
-    """All logs of a broker. `commit` is the group commit.
+    """All logs of a broker. `commit` is the group commit, `lane` is for what readers ask of threads.
 
     `broker_epoch` stood in the mark of the last clean stop; None after any other.
     """
@@ -62,6 +63,7 @@ class Store:
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.commit = GroupCommit(env, self.logs)
+        self.lane = Lane(env.loop)
         self.upkeep = Upkeep(env, self, config)
         self.broker_epoch: int | None = None
         self._points = {folder: Points(env, folder, self.report) for folder in folders}
