@@ -12,12 +12,14 @@ from pathlib import Path
 from rich.console import Console
 from tests.kafka.jars import KAFKA_VERSION, JarsMissingError, find_jars
 
+from bench import spark
 from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Bench, Case
 from bench.machine import OtherWork, describe, disk_sync_us, file_system, touch_memory
 from bench.programs import BUILT, BenchError, compile_programs, find_librdkafka
 from bench.report import markdown, medians_of, print_tables, write_json
-from bench.run import CASES, run_cases
+from bench.run import BROKER_CASES, CASES, run_cases
+from bench.spark_stage import CONNECTOR
 
 RESULTS = Path(__file__).parent / "results"
 QUICK_SCALE = 0.25
@@ -54,7 +56,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--no-floor", action="store_true", help="leave the floor out")
-    parser.add_argument("--minutes", type=float, default=25, help="begin nothing new after so long (25)")
+    parser.add_argument("--minutes", type=float, default=25, help="begin no broker's case after so long (25)")
+    parser.add_argument("--spark-minutes", type=float, default=20, help="nor one of Spark's after so much more (20)")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (build/bench)")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     return parser.parse_args()
@@ -63,8 +66,10 @@ def _options() -> argparse.Namespace:
 def _run(options: argparse.Namespace, console: Console) -> int:
     began, others = time.monotonic(), OtherWork()
     cases = _chosen(options.only)
+    sparks = _sparks(cases, console)
     jars = _jars(options, console)
     names = [TIDELOG] + [FLOOR] * (not options.no_floor) + [KAFKA] * (jars is not None)
+    names += [CONNECTOR] * (bool(sparks) and _has_connector(console))
     programs = compile_programs()
     folder = options.dir or BUILT
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +89,10 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 
             touch_memory()
             sync_p50, sync_p99 = disk_sync_us(work)
-            results = run_cases(bench, cases, names, rounds, began + options.minutes * 60, progress)
+            brokers = [case for case in cases if case in BROKER_CASES]
+            results = run_cases(bench, brokers, names, rounds, began + options.minutes * 60, progress)
+            deadline = time.monotonic() + options.spark_minutes * 60
+            results += run_cases(bench, sparks, names, rounds, deadline, progress)
     finally:
         bench.end()
         shutil.rmtree(work, ignore_errors=True)
@@ -124,6 +132,23 @@ def _chosen(only: list[str] | None) -> list[Case]:
             f"no case is called {', '.join(only or ())}; there are: {', '.join(case.name for case in CASES)}"
         )
     return chosen
+
+
+def _sparks(cases: list[Case], console: Console) -> list[Case]:
+    """Those of Spark's cases that are chosen and can run."""
+    chosen = [case for case in cases if case in spark.CASES]
+    why = spark.missing() if chosen else None
+    if why is None:
+        return chosen
+    console.print(f"[yellow]Without Spark: {why}[/]", highlight=False)
+    return []
+
+
+def _has_connector(console: Console) -> bool:
+    why = spark.missing_connector()
+    if why is not None:
+        console.print(f"[yellow]Without Spark's own connector: {why}[/]", highlight=False)
+    return why is None
 
 
 def _jars(options: argparse.Namespace, console: Console) -> Path | None:

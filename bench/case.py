@@ -41,6 +41,9 @@ class Bench:
     jars: Path | None
     scale: float = 1.0
     """Below 1 where a quick look is enough: fewer messages, shorter runs."""
+    kept: dict[str, object] = field(default_factory=dict[str, object])
+    """What else lives through the whole run; `ends` are called when it is over."""
+    ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _long_lived: dict[str, Broker] = field(default_factory=dict)
     _made: list[Broker] = field(default_factory=list)
 
@@ -80,6 +83,8 @@ class Bench:
         return self._long_lived[key]
 
     def end(self) -> None:
+        for end in self.ends:
+            end()
         for broker in self._made:
             broker.remove()
 

@@ -11,9 +11,10 @@ from rich.table import Table
 from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Metrics
 from bench.run import CaseResult
+from bench.spark_stage import CONNECTOR
 from bench.targets import TARGETS, Medians
 
-HEADINGS = {FLOOR: "C floor", TIDELOG: "Tidelog", KAFKA: "Apache Kafka"}
+HEADINGS = {FLOOR: "C floor", TIDELOG: "Tidelog", KAFKA: "Apache Kafka", CONNECTOR: "Spark's connector"}
 
 # Metric -> its words in a table, in the order in which they stand there.
 WORDS = {
@@ -22,6 +23,8 @@ WORDS = {
     "cpu_s_per_million": "CPU s a million",
     "cpu_us_per_message": "CPU us a message",
     "messages_per_s": "messages/s",
+    "rows_per_s": "rows/s",
+    "seconds": "seconds",
     "requests_per_s": "requests/s",
     "mb_per_s": "MB/s",
     "ack_p50_us": "ack p50, us",
@@ -54,6 +57,16 @@ WORDS = {
     "first_ms": "first message, ms",
     "first_max_ms": "first message at worst, ms",
     "others_share": "the others' throughput, of what was written",
+    "latency_ms": "record to result, ms",
+    "latency_max_ms": "record to result at worst, ms",
+    "trigger_ms": "of it the micro-batch, ms",
+    "planning_ms": "of that planning, ms",
+    "log_ms": "of that Spark's log, ms",
+    "running_ms": "of that tasks and the sink's commit, ms",
+    "commit_ms": "of that Spark's commit, ms",
+    "worker_200mb_mb": "memory of a worker, partition of 0.2 GB, MB",
+    "worker_2000mb_mb": "memory of a worker, partition of 2 GB, MB",
+    "memory_growth": "the one to the other",
     "others_pause_ms": "the others' longest pause, ms",
 }
 
@@ -71,6 +84,13 @@ SUMMARY = {
     "transactions-each-1000": ("messages_per_s",),
     "transactions-each-10000": ("messages_per_s",),
     "transactions-each-100ms": ("messages_per_s", "of_idempotent"),
+    "spark-read-100b-batch": ("rows_per_s", "cpu_s_per_million"),
+    "spark-read-100b-now": ("rows_per_s", "cpu_s_per_million"),
+    "spark-read-1kb-batch": ("rows_per_s", "cpu_s_per_million"),
+    "spark-read-1kb-now": ("rows_per_s", "cpu_s_per_million"),
+    "spark-write-100b": ("rows_per_s", "cpu_s_per_million"),
+    "spark-latency": ("latency_ms",),
+    "spark-audit": ("seconds", "rows_per_s"),
     "start": ("start_s",),
     "memory": ("memory_mb",),
     "kill": ("served_s",),
@@ -85,14 +105,15 @@ def medians_of(results: Sequence[CaseResult]) -> Medians:
 
 def print_tables(console: Console, results: Sequence[CaseResult]) -> None:
     """Every figure of every case, then each target with what was measured."""
-    table = Table("case", "median of", *HEADINGS.values(), title="What was measured", title_justify="left")
+    shown = _shown(medians_of(results))
+    table = Table("case", "median of", *shown.values(), title="What was measured", title_justify="left")
     for column in table.columns[2:]:
         column.justify = "right"
     for result in results:
         medians, title = result.medians(), result.case.title
         for metric, words in WORDS.items():
             if any(metric in found for found in medians.values()):
-                cells = [figure(medians.get(name, {}).get(metric)) for name in HEADINGS]
+                cells = [figure(medians.get(name, {}).get(metric)) for name in shown]
                 table.add_row(title, words, *cells)
                 title = ""
         table.add_section()
@@ -101,6 +122,12 @@ def print_tables(console: Console, results: Sequence[CaseResult]) -> None:
     for result in results:
         for name, why in result.failures.items():
             console.print(f"[bold red]no figure[/] {result.case.name}, {name}: {why}", highlight=False)
+
+
+def _shown(medians: Medians) -> dict[str, str]:
+    """The columns that have a figure in this run."""
+    there = {name for brokers in medians.values() for name in brokers}
+    return {name: words for name, words in HEADINGS.items() if name in there}
 
 
 def _print_targets(console: Console, medians: Medians) -> None:
@@ -123,7 +150,8 @@ def _print_targets(console: Console, medians: Medians) -> None:
 
 def markdown(medians: Medians, titles: Mapping[str, str]) -> str:
     """The summary as a Markdown table."""
-    rows = [f"| | {' | '.join(HEADINGS.values())} |", "|---|" + "---:|" * len(HEADINGS)]
+    shown = _shown(medians)
+    rows = [f"| | {' | '.join(shown.values())} |", "|---|" + "---:|" * len(shown)]
     for case, metrics in SUMMARY.items():
         found = medians.get(case, {})
         used = [metric for metric in metrics if metric in found.get(TIDELOG, {})]
@@ -131,7 +159,7 @@ def markdown(medians: Medians, titles: Mapping[str, str]) -> str:
             continue
         label = f"{titles[case]}: {' / '.join(WORDS[metric] for metric in used)}"
         cells = [
-            " / ".join(figure(found[name].get(metric)) for metric in used) if name in found else "" for name in HEADINGS
+            " / ".join(figure(found[name].get(metric)) for metric in used) if name in found else "" for name in shown
         ]
         rows.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(rows)

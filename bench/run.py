@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench import compaction, groups, latency, life, throughput, transactions
+from bench import compaction, groups, latency, life, spark, throughput, transactions
 from bench.case import Bench, Case, Metrics
 from bench.programs import BenchError
 
-CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
+BROKER_CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
+CASES = (*BROKER_CASES, *spark.CASES)
 
 FAILURE_CHARACTERS = 1000
 

@@ -1,196 +1,158 @@
-"""`python -m bench.spark`: Tidelog's data source beside Spark's own Kafka connector, on one broker, in one run.
+"""Tidelog as Spark's source and sink, at local[2], beside Spark's own Kafka connector on the same broker.
 
-Each case is warmed once, then both take turns; the table shows medians. The connector is left out where its jars can't
-be had. `--plain` reads with the decoder uncompiled: what a machine without a C compiler gets.
+Both read and write the same topics in the same JVM, in turns. CPU is that of everything together: the JVM, its Python
+workers and the broker, since they share the machine. `--only spark` runs these alone.
 """
 
-import argparse
-import os
-import secrets
-import shutil
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from tests.spark.conftest import java
 from tests.spark.connector import NoConnector, connector_jars
 
-from tidelog.client import Admin
-from tidelog.rpc import Cluster
-from tidelog.rpc.produce import produce
-from tidelog.testing import Broker
-from tidelog.wire.batch import build
-from tidelog.wire.record import Record
+from bench.brokers import TIDELOG, Tidelog
+from bench.case import Bench, Case, Metrics
+from bench.programs import BenchError
+from bench.spark_audit import audit
+from bench.spark_load import fill
+from bench.spark_stage import CONNECTOR, Stage
 
+ROWS = {100: 8_000_000, 1000: 1_000_000}
+WRITTEN_ROWS = 2_000_000
+PLAIN_SHARE = 8
+LATENCY_RECORDS = 20
+MEMORY_BYTES = (200_000_000, 2_000_000_000)
 PARTITIONS = 4
-BATCH_BYTES = 256 * 1024
-OURS, THEIRS = "tidelog", "kafka"
+FORMATS = {TIDELOG: "tidelog", CONNECTOR: "kafka"}
+BOTH = (TIDELOG, CONNECTOR)
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    topic: str
-    value_bytes: int
-    rows: int
+class TwoPhaseTidelog(Tidelog):
+    """It lets a driver end what its tasks have written, which the exactly-once sink needs."""
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--set", "transaction.two.phase.commit.enable=true"]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    name: str
-    load: Load
-    run: Callable[[Any, str, str, Load], float]
-    """(spark, format, bootstrap, load) -> seconds."""
-    least: float
-
-
-def main() -> int:
-    options = _options()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    if options.plain:
-        os.environ["TIDELOG_NATIVE"] = "off"
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    formats, jars = [OURS], ""
+def missing() -> str | None:
+    """Why Spark can't run here, or None."""
     try:
-        jars, formats = ",".join(connector_jars()), [OURS, THEIRS]
+        import pyspark  # noqa: F401
+    except ImportError:
+        return "PySpark isn't installed: pip install tidelog[spark]"
+    return None if java() else "there is no Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+
+
+def missing_connector() -> str | None:
+    """Why Spark's own connector can't be had here, or None."""
+    try:
+        connector_jars()
     except NoConnector as error:
-        console.print(f"Without Spark's connector: {error}", highlight=False)
-    spark = _spark(jars)
-    try:
-        with Broker({"transaction.two.phase.commit.enable": True}) as broker:
-            found = _run(spark, broker, formats, options, console)
-    finally:
-        spark.stop()
-    _show(found, console)
-    return 0
+        return str(error)
+    return None
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark")
-    parser.add_argument("--rows", type=int, default=8_000_000, help="rows of 100 B; of 1 KB an eighth (8000000)")
-    parser.add_argument("--rounds", type=int, default=3, help="measured rounds, after a warming one (3)")
-    parser.add_argument("--only", default="", help="cases whose name begins so")
-    parser.add_argument("--plain", action="store_true", help="without the compiled decoder")
-    return parser.parse_args()
+def read(bench: Bench, name: str, *, how: str, value_bytes: int, plain: bool = False) -> Metrics:
+    """`plain`: decoded by plain Python, as on a machine without a C compiler."""
+    stage = _stage(bench, plain=plain)
+    rows = bench.count(ROWS[value_bytes] // (PLAIN_SHARE if plain else 1))
+    topic = _filled(bench, stage, value_bytes, rows, PARTITIONS)
+    return stage.measure(how, rows, form=FORMATS[name], topic=topic)
 
 
-def _spark(jars: str) -> Any:
-    from pyspark.sql import SparkSession
-
-    building = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
-    building = building.config("spark.sql.shuffle.partitions", "2").config("spark.driver.memory", "3g")
-    if jars:
-        building = building.config("spark.jars", jars)
-    spark = building.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+def write(bench: Bench, name: str, *, plain: bool = False) -> Metrics:
+    """Into a new topic each time; exactly once against at least once."""
+    stage = _stage(bench, plain=plain)
+    rows = bench.count(WRITTEN_ROWS // (PLAIN_SHARE if plain else 1))
+    with stage.broker.topic(PARTITIONS) as topic:
+        return stage.measure("write", rows, form=FORMATS[name], topic=topic.name, value_bytes=100)
 
 
-def _run(spark: Any, broker: Broker, formats: list[str], options: argparse.Namespace, console: Console) -> Any:
-    small = Load("rows-100b", 100, options.rows)
-    large = Load("rows-1kb", 1000, max(1, options.rows // 8))
-    cases = [
-        Case("read-100b-batch", small, _batch, 1.0),
-        Case("read-100b-available-now", small, _available_now, 1.0),
-        Case("read-1kb-batch", large, _batch, 1.0),
-        Case("read-1kb-available-now", large, _available_now, 1.0),
-        Case("write-100b", Load("written-100b", 100, max(1, options.rows // 4)), _write, 0.7),
-    ]
-    chosen = [case for case in cases if case.name.startswith(options.only)]
-    for load in {case.load for case in chosen}:
-        Admin(broker.bootstrap).create_topic(load.topic, PARTITIONS)
-        if load.topic.startswith("rows-"):
-            _fill(broker.bootstrap, load)
-    found: dict[str, tuple[Case, dict[str, list[float]]]] = {}
-    for case in chosen:
-        times: dict[str, list[float]] = {name: [] for name in formats}
-        for turn in range(options.rounds + 1):
-            for name in formats if turn % 2 else reversed(formats):
-                console.print(f"{case.name}: {'warming' if not turn else f'round {turn}'}, {name}", highlight=False)
-                seconds = case.run(spark, name, broker.bootstrap, case.load)
-                if turn:
-                    times[name].append(seconds)
-        found[case.name] = case, times
+def latency(bench: Bench, name: str) -> Metrics:
+    """A record at a time through source and sink; ours exactly once, with fsync as the broker's default has it."""
+    stage = _stage(bench)
+    records = max(5, int(LATENCY_RECORDS * bench.scale))
+    with stage.broker.topic(1, fsync=True) as source, stage.broker.topic(1, fsync=True) as target:
+        told = stage.ask("latency", form=FORMATS[name], source=source.name, target=target.name, records=records)
+    del told["seconds"]
+    return told
+
+
+def memory(bench: Bench, name: str) -> Metrics:
+    """The largest Python worker while a partition is read, by the partition's size."""
+    stage, found = _stage(bench), {}
+    for size in MEMORY_BYTES:
+        rows = bench.count(size // 1000)
+        topic = _filled(bench, stage, 1000, rows, 1)
+        with stage.watched() as seen:
+            stage.ask("read-batch", form=FORMATS[name], topic=topic, rows=rows)
+        found[f"worker_{size // 1_000_000}mb_mb"] = seen.worker_bytes / 1e6
+    found["memory_growth"] = found["worker_2000mb_mb"] / found["worker_200mb_mb"]
     return found
 
 
-def _fill(bootstrap: str, load: Load) -> None:
-    """Batches that are built once and sent again and again: the broker gives each its offsets."""
-    count = max(1, BATCH_BYTES // load.value_bytes)
-    now_ms = int(time.time() * 1000)
-    records = [
-        Record(timestamp=now_ms, key=b"%012d" % index, value=os.urandom(load.value_bytes)) for index in range(count)
-    ]
-    batch = build(records)
-    left = load.rows
-    with Cluster(bootstrap) as cluster:
-        turn = 0
-        while left > 0:
-            if left < count:
-                batch = build(records[:left])
-            produce(cluster, load.topic, turn % PARTITIONS, batch)
-            left -= min(left, count)
-            turn += 1
+def audited(bench: Bench, name: str) -> Metrics:
+    """pipelines/audit.toml as it stands, run by `tidelog pipeline run` in its own process."""
+    stage = _stage(bench)
+    stage.end_player()  # a second JVM wants its memory
+    return audit(stage.broker, bench.count(50_000_000), bench.work)
 
 
-def _batch(spark: Any, name: str, bootstrap: str, load: Load) -> float:
-    table = spark.read.format(name).option("kafka.bootstrap.servers", bootstrap).option("subscribe", load.topic).load()
-    began = time.monotonic()
-    table.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - began
+def _stage(bench: Bench, *, plain: bool = False) -> Stage:
+    found = bench.kept.get("spark")
+    if found is None:
+        broker = bench.long_lived(TIDELOG, TwoPhaseTidelog)
+        try:
+            jars = connector_jars()
+        except NoConnector:
+            jars = []
+        found = bench.kept["spark"] = Stage(broker, jars, Path(bench.work, "spark"))
+        bench.ends.append(found.end)
+    if not isinstance(found, Stage):
+        raise BenchError("what is kept as spark is no stage")
+    found.use(plain=plain)
+    return found
 
 
-def _write(spark: Any, name: str, bootstrap: str, load: Load) -> float:
-    """Ours exactly once, under a job's id; the connector's at least once, which is all it has."""
-    value = f"rpad(cast(id as string), {load.value_bytes}, 'x') as value"
-    rows = spark.range(0, load.rows, 1, 4).selectExpr("cast(id as string) as key", value)
-    writing = rows.write.format(name).option("kafka.bootstrap.servers", bootstrap).option("topic", load.topic)
-    if name == OURS:
-        writing = writing.option("jobId", secrets.token_hex(8))
-    began = time.monotonic()
-    writing.mode("append").save()
-    return time.monotonic() - began
+def _filled(bench: Bench, stage: Stage, value_bytes: int, rows: int, partitions: int) -> str:
+    """A topic that is filled once a run."""
+    name = f"rows-{value_bytes}-{rows}-{partitions}"
+    if name not in stage.topics:
+        stage.broker.create_topic(name, partitions)
+        fill(stage.broker.at, name, value_bytes, rows, partitions)
+        stage.topics.add(name)
+    return name
 
 
-def _available_now(spark: Any, name: str, bootstrap: str, load: Load) -> float:
-    reading = spark.readStream.format(name).option("kafka.bootstrap.servers", bootstrap)
-    table = reading.option("subscribe", load.topic).option("startingOffsets", "earliest").load()
-    folder = tempfile.mkdtemp(prefix="tidelog-bench-")
-    try:
-        began = time.monotonic()
-        writing = table.writeStream.format("noop").option("checkpointLocation", str(Path(folder, "checkpoint")))
-        query = writing.trigger(availableNow=True).start()
-        query.awaitTermination()
-        seconds = time.monotonic() - began
-        read = sum(each["numInputRows"] for each in query.recentProgress)
-        assert read == load.rows, f"{name} read {read} rows of {load.rows}"
-        return seconds
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _show(found: dict[str, tuple[Case, dict[str, list[float]]]], console: Console) -> None:
-    table = Table("case", "tidelog, rows/s", "connector, rows/s", "ratio", "target")
-    for name, (case, times) in found.items():
-        medians = {each: statistics.median(seconds) for each, seconds in times.items() if seconds}
-        rates = {each: case.load.rows / seconds for each, seconds in medians.items()}
-        theirs = rates.get(THEIRS)
-        ratio = rates[OURS] / theirs if theirs else None
-        target = "" if ratio is None else f"at least {case.least:g}: {'met' if ratio >= case.least else 'MISSED'}"
-        table.add_row(
-            name,
-            f"{rates[OURS]:,.0f}",
-            "" if theirs is None else f"{theirs:,.0f}",
-            "" if ratio is None else f"{ratio:.2f}",
-            target,
+CASES = (
+    *(
+        Case(
+            f"spark-read-{label}-{short}",
+            f"Spark reads {label} rows, {words}",
+            partial(read, how=f"read-{short}", value_bytes=size),
+            brokers=BOTH,
         )
-    console.print(table)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        for size, label in ((100, "100b"), (1000, "1kb"))
+        for short, words in (("batch", "as a batch"), ("now", "as a stream (AvailableNow)"))
+    ),
+    Case(
+        "spark-write-100b", "Spark writes 100 B rows, exactly once (the connector at least once)", write, brokers=BOTH
+    ),
+    Case("spark-latency", "one record through a micro-batch", latency, brokers=BOTH, rounds=1, warm=False),
+    Case("spark-memory", "memory of a Spark reader", memory, brokers=(TIDELOG,), rounds=1, warm=False),
+    Case(
+        "spark-plain-read",
+        "Spark reads 100b rows as a batch, without a C compiler",
+        partial(read, how="read-batch", value_bytes=100, plain=True),
+        brokers=(TIDELOG,),
+        rounds=1,
+    ),
+    Case(
+        "spark-plain-write",
+        "Spark writes 100b rows, without a C compiler",
+        partial(write, plain=True),
+        brokers=(TIDELOG,),
+        rounds=1,
+    ),
+    Case("spark-audit", "audit of 50 million rows", audited, brokers=(TIDELOG,), rounds=1, warm=False),
+)

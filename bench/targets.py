@@ -1,4 +1,4 @@
-"""What the figures have to be (issue 3, "It must show"), each measured from the run that was made."""
+"""What the figures have to be (issues 3 and 6, "It must show"), each measured from the run that was made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from math import isfinite
 
 from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Metrics
+from bench.spark_stage import CONNECTOR
 
 Medians = Mapping[str, Mapping[str, Metrics]]
 """Case -> broker -> metric -> median."""
@@ -39,7 +40,7 @@ class Target:
         bound = "at least" if self.at_least else "at most"
         if self.against is None:
             return f"{bound} {self.limit:g} {self.words}"
-        whose = "the floor's" if self.against == FLOOR else "Kafka's"
+        whose = {FLOOR: "the floor's", CONNECTOR: "the connector's"}.get(self.against, "Kafka's")
         return f"{bound} {self.limit:g}x {whose} {self.words}"
 
 
@@ -86,5 +87,13 @@ TARGETS = (
     Target("partitions-10k", "restart_s", 2.0, words="s to restart"),
     Target("partitions-100k", "memory_restarted_mb", 1000.0, words="MB of memory"),
     Target("partitions-100k", "restart_s", 60.0, words="s to start"),
+    *(
+        Target(f"spark-read-{size}-{how}", "rows_per_s", 1.0, CONNECTOR, at_least=True, words="rows/s")
+        for size in ("100b", "1kb")
+        for how in ("batch", "now")
+    ),
+    Target("spark-write-100b", "rows_per_s", 0.7, CONNECTOR, at_least=True, words="rows/s"),
+    Target("spark-latency", "latency_ms", 600.0, words="ms from record to result"),
+    Target("spark-memory", "memory_growth", 1.25, words="times the memory for ten times the partition"),
     Target("kill", "served_s", 1.0, words="s until its client is served"),
 )
