@@ -44,7 +44,21 @@ def short_key(key: bytes) -> bytes:
 
 
 def note_keys(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int], fates: bytearray) -> None:
-    """Number the records on, from `len(fates)`; note in `last` which of each key is the last one. Raises RecordError.
+    """Number the records on, from `len(fates)`; note in `last` which is the last of each key. Raises RecordError."""
+    _look_at_keys(data, pos, end, count, last, fates, note=True)
+
+
+def fates_of(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int]) -> bytearray:
+    """The fates of records that come before all that were noted: superseded where their key was. Raises RecordError."""
+    fates = bytearray()
+    _look_at_keys(data, pos, end, count, last, fates, note=False)
+    return fates
+
+
+def _look_at_keys(
+    data: bytes, pos: int, end: int, count: int, last: dict[bytes, int], fates: bytearray, *, note: bool
+) -> None:
+    """Add the fates of `count` records. With `note` they come behind those in `last`, and are noted there; else before.
 
     A record without a key has no place in a compacted log.
     """
@@ -84,10 +98,14 @@ def note_keys(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int
             key = data[at:behind]
             if length >= RAW_KEY_TWICE:
                 key = short_key(key)
-            before = last.setdefault(key, number)
-            if before != number:
-                fates[before] = SUPERSEDED
-                last[key] = number
+            if note:
+                before = last.setdefault(key, number)
+                if before != number:
+                    fates[before] = SUPERSEDED
+                    last[key] = number
+            elif key in last:
+                fates[number] = SUPERSEDED
+                continue
             if data[behind] == NULL:
                 fates[number] = TOMBSTONE
     except (IndexError, VarintError, RecordError) as error:
@@ -125,52 +143,6 @@ def survivors(data: bytes, pos: int, end: int, fates: bytes | bytearray, *, dele
     if from_pos >= 0:
         pieces.append((from_pos, end))
     return Survivors(pieces, len(fates) - gone, tombstones and not deletes)
-
-
-def fates_of(data: bytes, pos: int, end: int, count: int, last: dict[bytes, int]) -> bytearray:
-    """The fates of records that come before all that were noted: superseded where their key was. Raises RecordError."""
-    fates = bytearray(count)
-    stop = pos
-    try:
-        for number in range(count):
-            pos = stop
-            size = data[pos]
-            if size < 128:
-                at = pos + 2
-                stop = pos + 1 + (size >> 1)
-            elif (more := data[pos + 1]) < 128:
-                at = pos + 3
-                stop = pos + 2 + (size + (more << 7) - 128 >> 1)
-            else:
-                size, at = _long(data, pos, end)
-                stop = at + (size >> 1)
-                at += 1
-            while data[at] > 127:  # the timestamp
-                at += 1
-            at += 1
-            while data[at] > 127:  # the offset
-                at += 1
-            length = data[at + 1]
-            if length == NULL:
-                fates[number] = SUPERSEDED
-                continue
-            if length < 128:
-                at += 2
-            else:
-                length, at = _long(data, at + 1, stop)
-            behind = at + (length >> 1)
-            if behind >= stop or length & 1:
-                raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
-            key = data[at:behind]
-            if (key if length < RAW_KEY_TWICE else short_key(key)) in last:
-                fates[number] = SUPERSEDED
-            elif data[behind] == NULL:
-                fates[number] = TOMBSTONE
-    except (IndexError, VarintError, RecordError) as error:
-        raise RecordError(f"the record at byte {pos}: {error}") from None
-    if stop != end:
-        raise RecordError(f"{count} records end at byte {stop} where {end} is their end")
-    return fates
 
 
 def below(data: bytes, pos: int, end: int, count: int, least_delta: int) -> tuple[int, int]:
