@@ -43,6 +43,8 @@ def test_a_project_reads_the_file_that_it_was_made_from(write: Callable[[str], P
     assert '\nname: "orders"\n' in spec
     assert f'\nstorage: "file://{tmp_path}/state/declarative"\n' in spec
     assert "\n  - glob: {include: transformations/**}\n" in spec
+    settings = (tmp_path / "project" / "spark.conf").read_text()
+    assert f"spark.sql.warehouse.dir=file://{tmp_path}/state/declarative/warehouse\n" in settings
     code = (tmp_path / "project" / "transformations" / "orders.py").read_text()
     assert code.endswith(f"\ndeclare({str(file)!r}, bootstrap='h:1')\n")
 
@@ -102,8 +104,10 @@ def spark_pipelines(command: str, folder: Path) -> str:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    project = folder / "project"
+    flags = ["--spec", str(project / "spark-pipeline.yml"), "--properties-file", str(project / "spark.conf")]
     done = subprocess.run(
-        [str(home / "bin" / "spark-pipelines"), command, "--spec", str(folder / "project" / "spark-pipeline.yml")],
+        [str(home / "bin" / "spark-pipelines"), command, *flags],
         env=environment,
         cwd=folder,
         capture_output=True,

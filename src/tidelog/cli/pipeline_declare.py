@@ -14,7 +14,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The project.")
 @click.option("--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file.")
 def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
-    """Write a project of Spark Declarative Pipelines that reads FILE: run it with `spark-pipelines run`.
+    """Write a project of Spark Declarative Pipelines that reads FILE, and say how to run it.
 
     \b
     Examples:
@@ -30,4 +30,4 @@ def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
         raise Failure(str(error)) from None
     for each in made:
         click.echo(f"Wrote {each}")
-    click.echo(f"Run it: spark-pipelines run --spec {made[0]}")
+    click.echo(f"Run it: spark-pipelines run --spec {made[0]} --properties-file {made[1]}")

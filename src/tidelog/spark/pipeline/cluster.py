@@ -100,14 +100,14 @@ def _looking(marks: list[str], brokers: list[tuple[str, int]]) -> Callable[[Iter
     """What a task does. It is sent as code, not by name, since Tidelog may be missing there."""
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import importlib
         import importlib.metadata
         import os
         import socket
         import sys
         import time
 
-        import pyarrow
-
+        arrow: Any = importlib.import_module("pyarrow")
         for _ in batches:
             time.sleep(0.1)  # so that each core gets a task
         try:
@@ -125,7 +125,7 @@ def _looking(marks: list[str], brokers: list[tuple[str, int]]) -> Callable[[Iter
         unseen = "\n".join(mark for mark in marks if not os.path.exists(mark))
         row = [socket.gethostname(), sys.executable, found, unseen, unreached]
         names = ["host", "python", "tidelog", "unseen", "unreached"]
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([each], pyarrow.string()) for each in row], names)
+        yield arrow.RecordBatch.from_arrays([arrow.array([each], arrow.string()) for each in row], names)
 
     return look
 

