@@ -1,0 +1,67 @@
+"""A query that fails since a Python process was late goes on from its checkpoint; any other failure stands."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidelog.spark.pipeline import queries
+from tidelog.spark.pipeline.queries import LATE, TRIES, Queries
+
+
+class Query:
+    """What is asked of Spark's: how it ended, and whether it came to a batch."""
+
+    def __init__(self, failure: str | None, batches: int = 0) -> None:
+        self._failure = failure
+        self.lastProgress = {"batchId": batches} if batches else None
+        self.stopped = False
+
+    def exception(self) -> Exception | None:
+        return None if self._failure is None else RuntimeError(self._failure)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_S", 0.0)
+
+
+def beginning(*made: Query) -> Callable[[], Query]:
+    left: Iterator[Query] = iter(made)
+    return lambda: next(left)
+
+
+def test_a_late_python_process_is_given_another_try() -> None:
+    told: list[str] = []
+    running = Queries(told.append)
+    well = Query(None)
+    running.start("lake", beginning(Query(f"boom: {LATE}."), well))
+    running.mend()
+    assert running.by_name == {"lake": well}
+    assert told == ["lake: a Python process was late to come up; going on from the checkpoint"]
+    running.stop()
+    assert well.stopped
+
+
+def test_another_failure_stands() -> None:
+    running = Queries(print)
+    failed = Query("the topic vanished")
+    running.start("lake", beginning(failed))
+    running.mend()
+    assert running.by_name == {"lake": failed}
+
+
+def test_it_is_not_tried_for_ever_unless_it_comes_on() -> None:
+    running = Queries(lambda text: None)
+    stuck = [Query(LATE) for _ in range(TRIES + 1)]
+    running.start("lake", beginning(*stuck))
+    for _ in range(TRIES + 3):
+        running.mend()
+    assert running.by_name["lake"] is stuck[-1]
+    slow = [Query(LATE, batches=1) for _ in range(3 * TRIES)]
+    running.start("slow", beginning(*slow))
+    for _ in range(3 * TRIES - 1):
+        running.mend()
+    assert running.by_name["slow"] is slow[-1]
