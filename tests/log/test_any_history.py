@@ -367,7 +367,7 @@ class History:
                 )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 701_701])
 def test_any_history_keeps_what_was_durable(seed: int) -> None:
     History(seed).go()
 

@@ -6,6 +6,7 @@ import pytest
 from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
 
 from tidelog.env.real_disk import RealDisk
+from tidelog.log.commit import Syncing, _mark
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.random import SimRandom
@@ -174,3 +175,20 @@ def test_a_lack_of_descriptors_does_not_hide_a_failed_sync() -> None:
     sim.settle()
     assert log.offline is not None
     sim.loop.kill()
+
+
+def test_what_a_truncation_took_during_a_sync_is_not_missed_where_its_name_is_used_again(sim: Shore) -> None:
+    log = sim.log(internal_segment_bytes="1000")
+    for _ in range(20):
+        append(log, bytes(100))
+    base = log.segments[-1].base
+    for segment in log.segments:
+        sim.store.files.forget(segment)
+    syncing = Syncing(sim.disk, [_mark(log)], whole=False)
+    log.truncate_to(base - 1)
+    syncing.run()
+    assert any(isinstance(error, FileNotFoundError) for error in syncing.errors.values())
+    append(log, bytes(100))
+    append(log, bytes(100))
+    assert log.segments[-1].base == base
+    assert syncing.error_of(syncing.marks[0]) is None

@@ -111,13 +111,17 @@ class Syncing:
             self.errors.setdefault(folder, error)
 
     def error_of(self, mark: Mark) -> OSError | None:
-        """What concerns this log. Files that are gone and not missed, since their segments went too, don't."""
+        """What concerns this log. Files that are gone and not missed, since their segments went too, don't.
+
+        After a truncation other files may have the names of those that went.
+        """
         errors = self.errors
         if not errors:
             return None
         if mark.log.root in errors:
             return errors[mark.log.root]
-        paths = {segment.stem + LOG for segment in mark.log.segments}
+        kept = mark.log.segments if mark.generation == mark.log._generation else ()
+        paths = {segment.stem + LOG for segment in kept}
         found: OSError | None = None
         for path in [path for path, _ in mark.files] + mark.folders:
             error = errors.get(path)

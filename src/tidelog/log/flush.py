@@ -249,10 +249,15 @@ def postpone(job: FlushJob) -> None:
         job.log.epochs.dirty = True
 
 
+def holds(job: FlushJob) -> bool:
+    """Whether the log's files are those that were saved: after a truncation others may have their names."""
+    return job.log._generation == job.generation
+
+
 def finish(job: FlushJob) -> bool:
     """Take note, on the loop, that the job was saved; False where a truncation came in between."""
     log = job.log
-    if log._generation != job.generation:
+    if not holds(job):
         for index, _ in job.saved:
             index.saved = 0
         return False

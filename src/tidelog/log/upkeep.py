@@ -192,7 +192,7 @@ class Upkeep:
                 self.wrote(log)
             elif failed is not None:
                 log.go_offline(f"flushing {job.folder} failed: {failed}")
-            elif saving.gone and (lost := missing(log, saving.gone)):
+            elif saving.gone and flush.holds(job) and (lost := missing(log, saving.gone)):
                 log.go_offline(f"{lost} is not there any more: someone removed it")
             elif not flush.finish(job):
                 self._remove_outdated(job)
