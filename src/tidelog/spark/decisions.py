@@ -25,6 +25,7 @@ from tidelog.rpc.transactions import (
     Producer,
     abort_exactly,
     commit_offsets_in,
+    describe,
     end_transaction,
     init_producer,
     open_transactions,
@@ -100,15 +101,15 @@ class Decisions:
         mine = tuple(reported)
         if self._driver is not None:
             try:
-                return self._commit(batch, term, mine)
+                return self._commit(batch, term, mine, stable=False)  # what others change makes writing fail
             except Replaced:
                 logger.info("%s: another driver had the decisions meanwhile; looking what it did", self._sink)
         self._check(batch, term, self._standing(stable=False))  # before anybody is fenced
         self._driver = init_producer(self._cluster, driver_id(self._sink))
-        return self._commit(batch, term, mine)
+        return self._commit(batch, term, mine, stable=True)
 
-    def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...]) -> bool:
-        last = self._standing()
+    def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...], *, stable: bool) -> bool:
+        last = self._standing(stable=stable)
         self._check(batch, term, last)
         if last == NOTHING:
             last = self._recorded()
@@ -121,7 +122,8 @@ class Decisions:
         if not decides:
             logger.warning("batch %d was committed before: its repetition is dropped", batch)
         self._end(batch, chosen)
-        self._standing()  # the decision is seen from here on: what a late attempt opens after this, it aborts itself
+        if self._standing(stable=False).batch < batch:
+            self._standing()  # the decision is seen from here on: what a late attempt opens now, it aborts itself
         left = [*strangers, *mine, *self._open(lambda run: run == self._run)]
         self._sweep(each for each in left if each not in chosen)
         return decides
@@ -237,8 +239,8 @@ class Decisions:
             try:
                 end_transaction(self._cluster, each, commit=True)
             except KafkaError as error:
-                if error.code in FORGOTTEN:
-                    logger.debug("%s had ended long ago: %s", each.transactional_id, error)
+                if error.code in FORGOTTEN or (error.code in FENCED and self._goes_on(each)):
+                    logger.debug("%s had ended before: %s", each.transactional_id, error)
                     continue
                 if error.code in ENDED:
                     raise KafkaError(
@@ -247,3 +249,11 @@ class Decisions:
                         "be committed: it was aborted by hand, and its rows are not there for readers",
                     ) from error
                 raise
+
+    def _goes_on(self, decided: Producer) -> bool:
+        """Whether the worker has taken its id again, for a later batch: only after what was decided had ended.
+
+        An operator who aborts a transaction gives its id a timeout, by which that is told apart.
+        """
+        known = describe(self._cluster, decided.transactional_id or "")
+        return known is None or known.two_phase
