@@ -1,8 +1,9 @@
 """Bad input: rows that don't parse, schemas that changed, topics that vanish or are others, a broker that is away."""
 
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer
+from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.decode import BAD, REASON, decoded
 from tidelog.spark.pipeline.model import load
 from tidelog.spark.pipeline.run import run
@@ -20,6 +22,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_
 
 RECORD = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
 SCHEMA = "id long not null, name string, at timestamp, inner struct<n: int>"
+AWAY_S = 60.0
 DEEP = b'{"id": 1, "inner": {"n": "x"}}'
 
 
@@ -87,10 +90,10 @@ path = "lake"
 
 
 @pytest.fixture
-def topic(broker: Broker) -> Iterator[str]:
+def topic(broker: Broker) -> str:
     name = f"bad-{time.monotonic_ns()}"
     Admin(broker.bootstrap).create_topic(name, 1)
-    yield name
+    return name
 
 
 def send(bootstrap: str, topic: str, *values: Any) -> None:
@@ -124,3 +127,110 @@ def test_dropped_rows_are_told_of_and_a_schema_may_be_inferred(
         f"bad: bad-rows: 2 rows could not be decoded, dropped; the last was {topic}-0 offset 3: "
         "not of the schema: id is no bigint",
     ]
+
+
+@pytest.mark.long
+def test_a_topic_made_again_stops_the_pipeline_until_it_may_ignore_it(
+    spark: Any, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    send(broker.bootstrap, topic, {"id": 1}, {"id": 2})
+    file = write(tmp_path, topic)
+    run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    Admin(broker.bootstrap).delete_topic(topic)
+    with pytest.raises(PipelineError, match=f"there is no topic {topic}; `tidelog topic create {topic}` makes it"):
+        run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    Admin(broker.bootstrap).create_topic(topic, 1)
+    send(broker.bootstrap, topic, {"id": 3}, {"id": 4}, {"id": 5})
+    with pytest.raises(RuntimeError, match=f"{topic} was deleted and made again .* set ignore_loss = true"):
+        run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    assert outcome(tmp_path) == "failed"
+    file.write_text(file.read_text().replace("decode =", "ignore_loss = true\ndecode ="))
+    run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    assert lake_ids(spark, tmp_path) == [1, 2, 5]  # it goes on at offset 2
+
+
+@pytest.mark.long
+def test_a_broker_away_for_a_minute_costs_nothing(spark: Any, tmp_path: Path) -> None:
+    """Once frozen and once killed, while the pipeline runs: it waits, and then has every row once."""
+    with Broker({"transaction.two.phase.commit.enable": True}) as broker:
+        Admin(broker.bootstrap).create_topic("orders", 2)
+        file = write(tmp_path, "orders", patience_ms=120_000)
+        with Running(file, broker, spark) as running:
+            send(broker.bootstrap, "orders", *({"id": number} for number in range(100)))
+            wait_for(lambda: _count(spark, tmp_path) == 100)
+            broker.pause()
+            time.sleep(AWAY_S)
+            broker.resume()
+            send(broker.bootstrap, "orders", *({"id": number} for number in range(100, 200)))
+            wait_for(lambda: _count(spark, tmp_path) == 200)
+            broker.kill()
+            time.sleep(AWAY_S)
+            broker.start()
+            send(broker.bootstrap, "orders", *({"id": number} for number in range(200, 300)))
+            wait_for(lambda: _count(spark, tmp_path) == 300)
+        assert running.failure is None
+    assert lake_ids(spark, tmp_path) == list(range(300))
+
+
+@pytest.mark.long
+def test_a_pipeline_that_lost_patience_says_so_and_goes_on_when_it_is_run_again(spark: Any, tmp_path: Path) -> None:
+    with Broker({"transaction.two.phase.commit.enable": True}) as broker:
+        Admin(broker.bootstrap).create_topic("orders", 1)
+        send(broker.bootstrap, "orders", {"id": 1})
+        file = write(tmp_path, "orders", patience_ms=3000)
+        with Running(file, broker, spark) as running:
+            wait_for(lambda: _count(spark, tmp_path) == 1)
+            broker.kill()
+            wait_for(lambda: running.failure is not None)
+        assert "no broker at" in str(running.failure)
+        assert outcome(tmp_path) == "failed"
+        broker.start()
+        send(broker.bootstrap, "orders", {"id": 2})
+        run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    assert lake_ids(spark, tmp_path) == [1, 2]
+
+
+class Running:
+    """A pipeline that runs beside the test, until the block ends."""
+
+    def __init__(self, file: Path, broker: Broker, spark: Any) -> None:
+        self.failure: BaseException | None = None
+        self._spark = spark
+        self._thread = threading.Thread(target=self._run, args=(load(file, broker.bootstrap),))
+
+    def _run(self, pipeline: Any) -> None:
+        try:
+            run(pipeline, self._spark, tell=print)
+        except RuntimeError as failure:
+            self.failure = failure
+
+    def __enter__(self) -> "Running":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for query in self._spark.streams.active:
+            query.stop()
+        self._thread.join(120)
+
+
+def outcome(folder: Path) -> str:
+    status = read_status(folder / "state")
+    assert status is not None
+    return status["outcome"]
+
+
+def lake_ids(spark: Any, folder: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.parquet(str(folder / "lake")).collect())
+
+
+def _count(spark: Any, folder: Path) -> int:
+    files = list((folder / "lake").glob("*.parquet"))
+    return spark.read.parquet(*map(str, files)).count() if files else 0
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 180.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to it"
+        time.sleep(0.5)

@@ -152,6 +152,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         self._initial: Json | None = None
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
         self._latest: Offsets = {}
+        self._made_anew: set[str] = set()  # topics that were, where loss is ignored
         self._last_trigger = time.monotonic()
         self._driver: tuple[Cluster, Lookup, Progress, TopicIds] | None = None
 
@@ -249,6 +250,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             what = f"{', '.join(others)} was deleted and made again since it was read: what was not read yet is gone"
             _settle(self._options, [plan.Loss(what)])
             ids.learn({topic: lookup.ids[topic] for topic in others})
+            self._made_anew.update(others)
 
     def _not_before(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
         """The ends, each looked at again where it is before what was read: a leader may be behind for a moment."""
@@ -257,7 +259,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             behind = [place for place, offset in end.items() if offset < begin.get(place, offset)]
             if not behind:
                 return end
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or all(topic in self._made_anew for topic, _ in behind):
                 break
             time.sleep(BEHIND_PAUSE_S)
             end = end | self._lookup().latest(behind)
