@@ -28,7 +28,11 @@ counter = iter(range(1000))
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    settings = {"transaction.two.phase.commit.enable": True, "transaction.state.log.num.partitions": 2}
+    settings = {
+        "transaction.two.phase.commit.enable": True,
+        "transaction.state.log.num.partitions": 2,
+        "transaction.max.timeout.ms": 20_000,
+    }
     with Broker(settings, offsets_topic_num_partitions=2) as broker:
         yield broker
 

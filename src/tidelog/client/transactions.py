@@ -29,7 +29,7 @@ from tidelog.wire.messages.write_txn_markers import (
 )
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-FENCE_TIMEOUT_MS = 60_000
+FENCE_TIMEOUT_MS = 1_000  # whoever uses the id next sets its own; more than brokers allow would be refused
 INTERNAL = ("__transaction_state", "__share_group_state")
 
 

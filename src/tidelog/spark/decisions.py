@@ -37,6 +37,8 @@ from tidelog.wire.record import Record
 
 logger = logging.getLogger("tidelog.spark")
 
+TRIES = 3
+TIMEOUTS_MS = (60_000, 15_000, 5_000, 1_000)
 EMPTY_FETCHES_MAX = 180
 """Half a second each: longer than the transaction of a driver that was killed stays open."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -99,14 +101,28 @@ class Decisions:
         `term` is what the tasks found before they wrote; None where none did.
         """
         mine = tuple(reported)
-        if self._driver is not None:
-            try:
-                return self._commit(batch, term, mine, stable=False)  # what others change makes writing fail
+        for left in reversed(range(TRIES)):
+            known = self._driver is not None
+            if not known:
+                self._check(batch, term, self._standing(stable=False))  # before anybody is fenced
+                self._driver = self._taken_over()
+            try:  # a driver that is known needs no stable standing: what others change makes its writing fail
+                return self._commit(batch, term, mine, stable=not known)
             except Replaced:
+                if self._driver is not None or not left:
+                    raise
                 logger.info("%s: another driver had the decisions meanwhile; looking what it did", self._sink)
-        self._check(batch, term, self._standing(stable=False))  # before anybody is fenced
-        self._driver = init_producer(self._cluster, driver_id(self._sink))
-        return self._commit(batch, term, mine, stable=True)
+        raise AssertionError("the last try returns or raises")
+
+    def _taken_over(self) -> Producer:
+        """The driver's producer, with as much time for a transaction as the brokers allow."""
+        for timeout_ms in TIMEOUTS_MS:
+            try:
+                return init_producer(self._cluster, driver_id(self._sink), timeout_ms=timeout_ms)
+            except KafkaError as error:
+                if error.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT or timeout_ms == TIMEOUTS_MS[-1]:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...], *, stable: bool) -> bool:
         last = self._standing(stable=stable)
