@@ -269,7 +269,7 @@ def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
     with Cluster(query.bootstrap) as cluster:
         driver = Decisions(cluster, query.sink, "run", query.options.decisions)
         assert driver.commit(0, 0, own(query.task(0, b"a")))
-        module.init_producer(cluster, module.driver_id(query.sink))  # another driver, killed before it did more
+        module.init_producer(cluster, module.driver_id(query.sink), timeout_ms=1000)  # another driver, killed then
         assert driver.commit(1, 1, own(query.task(1, b"b")))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
