@@ -26,11 +26,12 @@ def connector_jars() -> list[str]:
             raise NoConnector("Spark's Kafka connector is fetched with Maven: install it (Debian: maven)")
         home.mkdir(parents=True, exist_ok=True)
         for artifact in ARTIFACTS:
-            _fetch(artifact, home)
+            fetch(artifact, home)
     return sorted(str(jar) for jar in home.glob("*.jar"))
 
 
-def _fetch(artifact: str, home: Path) -> None:
+def fetch(artifact: str, home: Path) -> None:
+    """One jar into a folder, without what it depends on; NoConnector where it can't be had."""
     goals = ["dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={home}"]
     try:
         done = subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline import again, lake
+from tidelog.spark.pipeline import again, lake, redrive
 from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.model import load
 from tidelog.spark.pipeline.run import check, run
@@ -77,6 +77,9 @@ def test_orders_land_in_the_lake_and_bad_ones_as_dead_letters(
 ) -> None:
     topics("orders", "orders-dead")
     send("orders", order(1), order(2, at="2026-02-01T00:00:00Z"), b"{not json", order(3))
+    [bad_offset] = [
+        each.offset for each in read(broker.bootstrap, "orders", stop_at_end=True) if each.value == b"{not json"
+    ]
     folder = go("lake-append.toml")
     send("orders", order(4))
     go("lake-append.toml")
@@ -91,12 +94,12 @@ def test_orders_land_in_the_lake_and_bad_ones_as_dead_letters(
     headers = dict(letter.headers)
     assert letter.value == b"{not json"
     assert (headers["tidelog.topic"], headers["tidelog.pipeline"]) == (b"orders", b"orders-to-lake")
-    assert (headers["tidelog.reason"] or b"").startswith(b"not JSON of the schema")
+    assert (headers["tidelog.reason"], headers["tidelog.offset"]) == (b"not JSON", b"%d" % bad_offset)
     status = read_status(folder / "state/orders-to-lake")
     assert status is not None
     assert (status["outcome"], sorted(status["queries"])) == ("done", ["bad-rows", "orders"])
-    assert again.redrive(broker.bootstrap, "orders-dead", None, None) == {"orders": 1}
-    assert again.redrive(broker.bootstrap, "orders-dead", None, None) == {}
+    assert redrive.redrive(broker.bootstrap, "orders-dead", None, None) == {"orders": 1}
+    assert redrive.redrive(broker.bootstrap, "orders-dead", None, None) == {}
 
 
 @pytest.mark.long
@@ -106,13 +109,18 @@ def test_a_table_keeps_the_newest_row_of_each_key(
     topics("customers", "customers-dead")
     send("customers", *((b"%d" % i, {"id": i, "name": f"n{i}", "city": "Brest"}) for i in range(20)))
     folder = go("lake-upsert.toml")
-    send("customers", (b"3", {"id": 3, "name": "n3", "city": "Dover"}), (b"4", None))
+    send("customers", (b"3", {"id": 3, "name": "n3", "city": "Dover"}), (b"4", None), (b"nobody", None))
     go("lake-upsert.toml")
     rows = lake.current(spark, str(folder / "lake/customers")).orderBy("id").collect()
     assert [row.id for row in rows] == [i for i in range(20) if i != 4]
     assert rows[3].city == "Dover"
+    status = read_status(folder / "state/customers-table")
+    assert status is not None
+    assert status["left_out"]["customers"]["told"] == "1 row without id, left out of the table; the last was batch 1"
     topics("customers-again")
-    assert again.replay_table(broker.bootstrap, folder / "lake/customers", "customers-again", "id") == 19
+    sent = again.replay_table(broker.bootstrap, folder / "lake/customers", "customers-again", "id", lambda count: None)
+    assert sent == 19
+    assert sorted(row["id"] for row in values(broker, "customers-again")) == [i for i in range(20) if i != 4]
 
 
 def test_windows_are_counted_into_a_topic(
@@ -130,10 +138,11 @@ def test_an_audit_proves_a_topic_whole_or_not(
 ) -> None:
     topics("audited")
     send("audited", *((b"a", {"seq": n}) for n in (1, 2, 3, 5, 5, 4)), *((b"b", {"seq": n}) for n in (7, 8)))
+    send("audited", (b"b", b"{"), (b"c", {"seq": "x"}))
     folder = go("audit.toml")
     [row] = spark.read.parquet(str(folder / "lake/audit")).collect()
-    assert (row.records, row["keys"], row.gaps, row.missing, row.duplicates, row.out_of_order) == (8, 2, 1, 1, 1, 1)
-    assert row.whole is False
+    assert (row.records, row["keys"], row.unreadable) == (10, 3, 2)
+    assert (row.gaps, row.missing, row.duplicates, row.out_of_order, row.whole) == (1, 1, 1, 1, False)
 
 
 @pytest.mark.long
@@ -203,3 +212,77 @@ def test_wrong_columns_and_topics_are_found_before_it_runs(
             check(load(file, broker.bootstrap), spark)
     file.write_text(text)
     assert check(load(file, broker.bootstrap), spark)["minutes"] == ["minute", "orders", "worth"]
+
+
+JOIN = """
+name = "paid"
+state = "state"
+
+[source.orders]
+topics = ["orders"]
+decode = "json"
+schema = "id long, at timestamp"
+watermark = "at 10 minutes"
+
+[source.payments]
+topics = ["payments"]
+decode = "json"
+schema = "order_id long, amount double, at timestamp"
+watermark = "at 10 minutes"
+
+[[step]]
+name = "paid"
+sql = \"\"\"
+select orders.id, payments.amount, orders.at
+from orders join payments
+on orders.id = payments.order_id and payments.at between orders.at and orders.at + interval 1 hour
+\"\"\"
+
+[[sink]]
+from = "paid"
+topic = "paid"
+key = "id"
+partitions = 1
+
+[bad_rows]
+topic = "paid-dead"
+partitions = 1
+"""
+
+
+@pytest.mark.long
+def test_two_streams_are_joined_whichever_side_comes_first(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path], tmp_path: Path
+) -> None:
+    topics("orders", "payments", "paid", "paid-dead")
+    (tmp_path / "join.toml").write_text(JOIN)
+    day = "2026-01-31T"
+
+    def payment(order_id: int, at: str) -> dict[str, Any]:
+        return {"order_id": order_id, "amount": 2.0, "at": f"{day}{at}Z"}
+
+    send("orders", order(1, at=f"{day}12:00:00Z"), order(2, at=f"{day}12:00:00Z"), b"{")
+    send("payments", payment(3, "12:00:30"))
+    go("join.toml")
+    send("payments", payment(1, "12:30:00"), payment(2, "14:00:00"))  # the second is too late for its order
+    send("orders", order(3, at=f"{day}12:00:10Z"))
+    folder = go("join.toml")
+    assert sorted(row["id"] for row in values(broker, "paid")) == [1, 3]
+    status = read_status(folder / "state")
+    assert status is not None
+    assert sorted(status["queries"]) == ["bad-rows-orders", "bad-rows-payments", "paid"]
+    assert status["left_out"]["bad-rows-orders"]["rows"] == 1
+
+
+@pytest.mark.long
+def test_rows_later_than_the_watermark_are_told_of(
+    broker: Broker, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
+) -> None:
+    topics("orders", "orders-dead", "orders-by-minute")
+    send("orders", order(1, at="2026-01-31T12:00:00Z"), order(2, at="2026-01-31T15:00:00Z"))
+    go("windowed-counts.toml")
+    send("orders", order(3, at="2026-01-31T12:00:00Z"))
+    folder = go("windowed-counts.toml")
+    status = read_status(folder / "state/orders-by-minute")
+    assert status is not None
+    assert status["left_out"]["orders-by-minute-late"]["told"] == "1 row came later than the watermark allows"

@@ -1,5 +1,7 @@
 """`tidelog pipeline`: run, check, list, status, replay, redrive. Needs `pip install tidelog[spark]`."""
 
+import signal
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -46,12 +48,16 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
     made = _load(file, bootstrap)
     from tidelog.spark.pipeline import run as running
 
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
     with _told():
         spark = running.session(made, master)
+        signal.signal(signal.SIGTERM, stop)  # what service managers send is Ctrl-C to us
         try:
             running.run(made, spark, once=once, start=start, tell=click.echo)
         except KeyboardInterrupt:
-            click.echo(f"{made.name} stopped.", err=True)
+            click.echo(f"{made.name} stopped; run it again to go on from there.", err=True)
             return
         finally:
             spark.stop()
@@ -72,6 +78,7 @@ def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_jso
       tidelog pipeline check pipelines/*.toml --no-spark
     """
     told: dict[str, Any] = {}
+    decoder = ""
     for file in files:
         made = _load(file, bootstrap)
         tables: dict[str, list[str]] = {}
@@ -81,11 +88,14 @@ def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_jso
             with _told():
                 spark = running.session(made, "local[1]", log=False)
                 tables = running.check(made, spark)
-        told[str(file)] = {"pipeline": made.name, "tables": tables}
+            decoder = _decoder()
+        told[str(file)] = {"pipeline": made.name, "tables": tables, "decoder": decoder}
         if not as_json:
             click.echo(f"{file}: {made.name} is fine.")
             for name, columns in tables.items():
                 click.echo(f"  {name}: {', '.join(columns)}")
+    if decoder and not as_json:
+        click.echo(f"Records are decoded by {decoder}.")
     if as_json:
         show_json(told)
 
@@ -144,6 +154,8 @@ def status(file: Path, follow: bool, as_json: bool) -> None:
         if as_json:
             show_json(told)
         else:
+            if follow and sys.stdout.isatty():
+                click.clear()
             _show_status(made.name, told)
         if not follow or told["outcome"] != "running":
             return
@@ -221,6 +233,14 @@ def redrive(topic: str, to: str | None, limit: int | None, dry_run: bool, bootst
         click.echo(f"{'Would send' if dry_run else 'Sent'} {count} to {target}.")
     if not sent:
         click.echo(f"No dead letters in {topic} that were not sent already.", err=True)
+
+
+def _decoder() -> str:
+    from tidelog.spark.native import described
+
+    found = described()
+    slow = found.startswith("plain")
+    return "plain Python, which is slow: a C compiler makes it 30 times as fast" if slow else f"code that is {found}"
 
 
 def _load(file: Path, bootstrap: str | None) -> "Pipeline":

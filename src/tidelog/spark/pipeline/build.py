@@ -155,6 +155,8 @@ def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], sta
         more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
         more["kafka.group.id"] = f"pipeline-{pipeline.name}"
     rows = reading.format("tidelog").options(**(base | more | options)).load()
+    if "descriptor" in source:
+        source = {**source, "descriptor": _beside(pipeline, source["descriptor"])}
     return decoded(rows, source, _schema(spark, pipeline, name, source, base))
 
 

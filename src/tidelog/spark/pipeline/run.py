@@ -101,7 +101,11 @@ def _watch(pipeline: Pipeline, running: Queries, tell: Callable[[str], None]) ->
             raise RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(queries[failed[0]].exception())}")
         if not active:
             return
-        time.sleep(WATCH_S)
+        try:
+            time.sleep(WATCH_S)
+        except KeyboardInterrupt:
+            write_status(pipeline.state, pipeline.name, told, "stopped", found)
+            raise
 
 
 def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], tell: Callable[[str], None]) -> None:

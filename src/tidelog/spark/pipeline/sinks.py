@@ -143,7 +143,7 @@ def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any
     by, order = sink["upsert_by"], sink.get("order_by", "_offset")
     keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order)]
     keyless = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
-    why = f"have no {' and '.join(by)}, left out of the table"
+    why = f"without {' and '.join(by)}, left out of the table"
     left_out.add(pipeline.state, name, batch, keyless, why, f"batch {batch}")
 
 

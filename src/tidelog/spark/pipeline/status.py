@@ -60,7 +60,7 @@ def late_rows(query: Any) -> list[tuple[int, int]]:
 def write_status(
     state: Path, name: str, queries: dict[str, Any], outcome: str, left_out: Mapping[str, LeftOut]
 ) -> None:
-    """`outcome` is running, done or failed."""
+    """`outcome` is running, done, stopped or failed."""
     told = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
     told["left_out"] = {query: {**asdict(each), "told": each.told} for query, each in left_out.items()}
     write_file(state / FILE, json.dumps(told, indent=1))
