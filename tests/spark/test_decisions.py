@@ -12,7 +12,7 @@ import pyarrow
 
 from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
-from tidelog.rpc import Cluster
+from tidelog.rpc import Cluster, Options
 from tidelog.rpc.transactions import Producer, end_transaction, open_transactions
 from tidelog.spark import decisions as module
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
@@ -35,6 +35,21 @@ def broker() -> Iterator[Broker]:
     }
     with Broker(settings, offsets_topic_num_partitions=2) as broker:
         yield broker
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks and drivers that are processes of their own have connections of their own."""
+    made: list[Cluster] = []
+
+    def cluster_of(bootstrap: str, options: Options) -> Cluster:
+        made.append(Cluster(bootstrap, options))
+        return made[-1]
+
+    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
+    yield
+    for cluster in made:
+        cluster.close()
 
 
 class Query:

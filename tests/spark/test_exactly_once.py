@@ -1,125 +1,99 @@
-"""From topic to topic and lake, exactly once, while driver and broker are killed -9 in turn."""
+"""From topic to topics and lake, exactly once, while driver, executors and broker are killed -9 in turn.
 
-import json
+`TIDELOG_EXACTLY_ONCE_RECORDS=1000000` makes it the story that is told in the docs. What each test kills, and where, is
+in its name; the orders of steps that take no Spark to show are in test_decisions.py and test_exactly_once_drivers.py.
+"""
+
 import os
-import random
-import signal
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.spark.conftest import java
-from tidelog.client import Admin, Message, Producer, read
+from tests.spark.story import INPUT_PARTITIONS, Story, free_port
+from tidelog.client import Admin
+from tidelog.client.transactions import Transactions
 from tidelog.testing import Broker
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(3000)]
 
 RECORDS = int(os.environ.get("TIDELOG_EXACTLY_ONCE_RECORDS", "100000"))
-FILE = """
-name = "exactly"
-state = "state"
-
-[source.numbers]
-topics = ["numbers"]
-decode = "json"
-schema = "n long, bucket int"
-max_rows = {max_rows}
-
-[bad_rows]
-topic = "numbers-dead"
-partitions = 1
-
-[[step]]
-name = "sums"
-sql = "select bucket, count(*) as count, sum(n) as sum from numbers group by bucket"
-
-[[sink]]
-from = "numbers"
-topic = "copied"
-partitions = 3
-
-[[sink]]
-from = "sums"
-mode = "update"
-topic = "summed"
-key = "bucket"
-partitions = 1
-
-[[sink]]
-from = "numbers"
-path = "lake"
-compact_files = 5
-"""
+MAX_TIMEOUT_MS = 5000
+FIRST_STEP, LAST_STEP = 0, 8
+"""A first commit: list, take over, produce, offset, end of the decision, end of each transaction, list, abort."""
 
 
-def test_counts_and_sums_are_equal_to_the_last_digit(tmp_path: Path) -> None:
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
     if java() is None:
         pytest.skip("Spark needs Java 17: apt-get install openjdk-17-jre-headless")
-    file = tmp_path / "exactly.toml"
-    file.write_text(FILE.format(max_rows=max(1, RECORDS // 10)))
-    chance = random.Random(1)
-    settings = {"transaction.two.phase.commit.enable": True}
+    pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
+    settings = {"transaction.two.phase.commit.enable": True, "transaction.max.timeout.ms": MAX_TIMEOUT_MS}
     with Broker(settings, listen=f"127.0.0.1:{free_port()}", data=tmp_path / "data") as broker:
-        Admin(broker.bootstrap).create_topic("numbers", 3)
-        with Producer(broker.bootstrap) as producer:
-            for number in range(RECORDS):
-                producer.send("numbers", json.dumps({"n": number, "bucket": number % 7}).encode(), key=b"%d" % number)
-        for victim in ("driver", "broker", "driver", "driver"):
-            driver = start(file, broker)
-            wait_for_batches(file.parent / "state", driver)
-            assert driver.poll() is None, (file.parent / "driver.log").read_text()[-3000:]
-            time.sleep(chance.uniform(0.0, 3.0))
-            if victim == "broker":
-                broker.kill()
-                broker.start()
-                time.sleep(2.0)
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-        last = start(file, broker, "--once")
-        assert last.wait(600) == 0
-        copied = [json.loads(m.value or b"") for m in committed(broker, "copied")]
-        assert len(copied) == RECORDS
-        assert sum(row["n"] for row in copied) == RECORDS * (RECORDS - 1) // 2
-        newest = {row["bucket"]: row for row in (json.loads(m.value or b"") for m in committed(broker, "summed"))}
-        assert sum(row["count"] for row in newest.values()) == RECORDS
-        assert sum(row["sum"] for row in newest.values()) == RECORDS * (RECORDS - 1) // 2
-    import pyarrow.dataset
-
-    lake = pyarrow.dataset.dataset(str(tmp_path / "lake"), format="parquet", exclude_invalid_files=True)
-    assert sorted(lake.to_table(columns=["n"]).column("n").to_pylist()) == list(range(RECORDS))
+        Admin(broker.bootstrap).create_topic("numbers", INPUT_PARTITIONS)
+        yield broker
 
 
-def start(file: Path, broker: Broker, *flags: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(file), "--master", "local[2]", *flags]
-    with open(file.parent / "driver.log", "ab") as log:
-        return subprocess.Popen(
-            [*command, "-b", broker.bootstrap], stdout=log, stderr=log, start_new_session=True
-        )  # a group of its own: the JVM and its workers go with it
+@pytest.fixture
+def story(tmp_path: Path, broker: Broker) -> Iterator[Story]:
+    story = Story(tmp_path, broker, RECORDS)
+    story.fill()
+    yield story
+    if story.driver is not None and story.driver.poll() is None:
+        story.kill_driver()
 
 
-def committed(broker: Broker, topic: str) -> list[Message]:
-    return list(read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed"))
+def test_driver_worker_and_broker_are_killed_in_turn(story: Story) -> None:
+    story.start()
+    story.wait_for_batches(2)
+    story.kill_driver()
+    story.start()
+    story.wait_for_batches(2)
+    story.broker.kill()
+    story.broker.start()
+    story.wait_for_batches(2)
+    story.kill_worker()
+    story.wait_for_batches(2)
+    story.kill_driver()
+    story.finish()
+    story.check()
+    assert open_transactions(story) == []
 
 
-def wait_for_batches(state: Path, driver: "subprocess.Popen[bytes]") -> None:
-    """Until a sink has begun a batch that wasn't there before."""
-    before = offsets(state)
-    deadline = time.monotonic() + 240
-    while offsets(state) == before and driver.poll() is None:
-        assert time.monotonic() < deadline, "the pipeline does not get on"
-        time.sleep(0.2)
+def test_the_driver_is_killed_between_any_two_steps_of_its_commit(story: Story) -> None:
+    for step in range(FIRST_STEP, LAST_STEP + 1):
+        story.start(step=step)
+        story.wait_for_stop()
+        story.kill_driver()
+    story.finish()
+    story.check()
+    assert open_transactions(story) == []
 
 
-def offsets(state: Path) -> int:
-    return len(list(state.glob("checkpoints/*/offsets/*")))
+def test_a_driver_may_be_away_for_longer_than_transactions_may_last_and_find_other_partitions(story: Story) -> None:
+    story.start(step=0)  # tasks have written, nothing is decided
+    story.wait_for_stop()
+    story.kill_driver()
+    assert open_transactions(story)
+    time.sleep(2 * MAX_TIMEOUT_MS / 1000)
+    assert open_transactions(story), "a transaction was ended by time"
+    admin = Admin(story.broker.bootstrap)
+    admin.add_partitions("copied", 5)
+    admin.add_partitions("numbers", INPUT_PARTITIONS + 1)
+    story.write_file(spark='"spark.sql.shuffle.partitions" = "3"', source='options = { minPartitions = "7" }')
+    story.start(step=5)  # decided, and none of its transactions has ended
+    story.wait_for_stop()
+    story.kill_driver()
+    time.sleep(1.5 * MAX_TIMEOUT_MS / 1000)
+    admin.add_partitions("copied", 6)
+    story.write_file()
+    story.finish()
+    story.check()
+    assert open_transactions(story) == []
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+def open_transactions(story: Story) -> list[str]:
+    with Transactions(story.broker.bootstrap) as transactions:
+        return [each.name for each in transactions.all(["Ongoing"])]

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tidelog.client import Admin, read
-from tidelog.rpc import Cluster
+from tidelog.rpc import Cluster, Options
 from tidelog.rpc.transactions import open_transactions
 from tidelog.spark import decisions, producers, sink
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
@@ -33,6 +33,21 @@ BATCHES = 5
 STEPS_MAX = 3000
 ALIVE_MAX = 4
 PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks and drivers that are processes of their own have connections of their own."""
+    made: list[Cluster] = []
+
+    def cluster_of(bootstrap: str, options: Options) -> Cluster:
+        made.append(Cluster(bootstrap, options))
+        return made[-1]
+
+    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
+    yield
+    for cluster in made:
+        cluster.close()
 
 
 class Killed(BaseException):

@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 
 from tidelog.rpc import Cluster
 from tidelog.rpc.transactions import Producer, abort_exactly, init_producer
+from tidelog.spark.connections import cluster_of
 from tidelog.spark.decisions import Decisions, Standing, standing
 from tidelog.spark.options import OptionError
 from tidelog.spark.outbound import Outbound
@@ -113,24 +114,25 @@ def write_rows(
     first = next(rows, None)
     if first is None:
         return Written(attempt, None, None, 0)
-    with Cluster(options.bootstrap, options.rpc) as cluster:
-        if options.delivery != "exactly-once":
-            outbound = Outbound(cluster, options, init_producer(cluster, None))
-            return Written(attempt, None, None, _send(outbound, first, rows))
-        before = standing(cluster, attempt.sink, options.decisions)
-        if before.batch >= attempt.batch:
-            deque(rows, maxlen=0)  # read all the same: what stands before the sink may have state of its own
+    cluster = cluster_of(options.bootstrap, options.rpc)
+    cluster.forget()  # topics may have grown since the last task
+    if options.delivery != "exactly-once":
+        outbound = Outbound(cluster, options, init_producer(cluster, None))
+        return Written(attempt, None, None, _send(outbound, first, rows))
+    before = standing(cluster, attempt.sink, options.decisions)
+    if before.batch >= attempt.batch:
+        deque(rows, maxlen=0)  # read all the same: what stands before the sink may have state of its own
+        return Written(attempt, before.term, None, 0)
+    producer = worker.take(cluster, attempt)
+    try:
+        written = _send(Outbound(cluster, options, producer), first, rows)
+        now = standing(cluster, attempt.sink, options.decisions)
+        if _is_late(attempt, before, now):
+            abort_exactly(cluster, [producer])
             return Written(attempt, before.term, None, 0)
-        producer = worker.take(cluster, attempt)
-        try:
-            written = _send(Outbound(cluster, options, producer), first, rows)
-            now = standing(cluster, attempt.sink, options.decisions)
-            if _is_late(attempt, before, now):
-                abort_exactly(cluster, [producer])
-                return Written(attempt, before.term, None, 0)
-        except BaseException:
-            _abandon(cluster, producer)
-            raise
+    except BaseException:
+        _abandon(cluster, producer)
+        raise
     return Written(attempt, before.term, producer, written)
 
 
@@ -163,13 +165,13 @@ def settle(options: SinkOptions, batch: int, messages: list[WriterCommitMessage 
     attempt = told[0].attempt
     terms = {each.term for each in told if each.term is not None}
     reported = [each.producer for each in told if each.producer is not None]
-    with Cluster(options.bootstrap, options.rpc) as cluster:
-        _make_topic(cluster, options)
-        decisions = _decisions(cluster, options, attempt)
-        if commit:
-            decisions.commit(batch, min(terms, default=None), reported)
-        else:
-            decisions.abort(reported)
+    cluster = cluster_of(options.bootstrap, options.rpc)
+    _make_topic(cluster, options)
+    decisions = _decisions(cluster, options, attempt)
+    if commit:
+        decisions.commit(batch, min(terms, default=None), reported)
+    else:
+        decisions.abort(reported)
 
 
 _drivers: OrderedDict[tuple[str, str, str, str], tuple[Decisions, float]] = OrderedDict()
