@@ -215,3 +215,26 @@ def test_headers_that_lie_about_their_newest_record_are_not_followed_for_ever(sh
     send(log, Batch([Sent()], base_timestamp=NOW_MS + 500))
     assert log.find_by_time(NOW_MS, log.log_end) == (NOW_MS, 0, EPOCH)
     assert log.find_by_time(NOW_MS + 500, log.log_end) == (NOW_MS + 1000, 2, EPOCH)
+
+
+def test_a_mapped_read_gives_what_a_read_gives_in_whatever_order_it_is_asked(shore: Shore) -> None:
+    log = shore.log(index_interval_bytes="200")
+    for n in range(60):
+        append(log, *[b"%d" % n] * (1 + n % 3), b"x" * (90 + 17 * (n % 5)), now_ms=NOW_MS + n)
+    end = log.log_end
+    mapped = 0
+    for at in range(3 * end):
+        if at == 2 * end:  # fewer entries than where the last one was found
+            log.truncate_to(end // 2)
+        offset = at * 37 % end if at < end else at % end
+        for bound in (1, 150, 400, 1000, 1 << 20):
+            for seen in (log.log_end, 40):
+                piece = log.read_mapped(offset, bound, seen)
+                if piece is not None:
+                    mapped += 1
+                    found = log.read(offset, bound, seen)
+                    assert found is not None
+                    assert piece == found.view()
+    assert mapped > 300
+    log.go_offline("a test says so")
+    assert log.read_mapped(0, 400, end) is None

@@ -14,7 +14,13 @@ class Timer(Protocol):
 
 
 class Loop(Protocol):
-    """One thread runs all callbacks, one after the other."""
+    """One thread runs all callbacks, one after the other.
+
+    `alone`, while the reader of a socket is called: nothing else is ready, so that whatever it would put off until the
+    others had their turn may as well be done at once.
+    """
+
+    alone: bool
 
     def call_soon(self, callback: Callable[..., None], *args: Any) -> object: ...
 

@@ -29,6 +29,9 @@ THREADS_MAX = 12
 CANCELLED_MAX = 1000
 """Cancelled timers that may lie about; beyond it, and beyond half of all, they are cleared away."""
 
+EVENTS_A_TURN = 64
+"""Others that are ready come first in the next turn. Room for them is made each time anew."""
+
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
 
@@ -64,6 +67,7 @@ class RealLoop:
     """One thread runs all callbacks. An exception in one is logged, and the loop goes on."""
 
     def __init__(self) -> None:
+        self.alone = False
         self._epoll = select.epoll()
         self._masks: dict[int, int] = {}
         self._readers: dict[int, Callable[[], None]] = {}
@@ -215,7 +219,9 @@ class RealLoop:
         else:
             timeout = -1
         readers, writers = self._readers, self._writers
-        for fd, event in self._epoll.poll(timeout):
+        events = self._epoll.poll(timeout, EVENTS_A_TURN)
+        self.alone = len(events) == 1
+        for fd, event in events:
             try:
                 # A peer that hung up is found by reading or writing, whichever is waited for.
                 if event & ~_WRITE and (callback := readers.get(fd)) is not None:

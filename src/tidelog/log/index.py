@@ -17,6 +17,8 @@ TIME_ENTRY = Struct(">qI")
 OFFSET_ENTRY_BYTES = OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = TIME_ENTRY.size
 
+NEAR = 8
+"""Entries on either side of the last find that are looked at first: readers go on where they, or others, were."""
 UNKNOWN = 0xFFFFFFFF
 """The first offset of a batch whose entry came from the file, which doesn't say."""
 
@@ -31,10 +33,11 @@ class OffsetIndex:
     batch is told its place without a look at the file.
     """
 
-    __slots__ = ("base", "firsts", "offsets", "positions", "saved")
+    __slots__ = ("_found", "base", "firsts", "offsets", "positions", "saved")
 
     def __init__(self, base: int) -> None:
         self.base = base
+        self._found = NEAR  # where the last find was, or as near to the beginning as `NEAR` allows
         self.firsts = array("I")
         self.offsets = array("I")
         self.positions = array("I")
@@ -62,11 +65,19 @@ class OffsetIndex:
     def find(self, offset: int) -> tuple[int, int]:
         """As `exact`, and how far it is from there to the next indexed position (0 or less where none is)."""
         offset -= self.base
-        positions = self.positions
-        slot = bisect_left(self.offsets, offset)
+        offsets, positions = self.offsets, self.positions
         known = len(positions)
+        slot = self._found
+        if slot + NEAR < known:
+            slot = bisect_left(offsets, offset, slot - NEAR, slot + NEAR)
+            if not self.firsts[slot] <= offset <= offsets[slot]:  # else it can't be any other
+                slot = bisect_left(offsets, offset)
+        else:
+            slot = bisect_left(offsets, offset)
         if slot >= known or self.firsts[slot] > offset:
             return -1, 0
+        if slot > NEAR:
+            self._found = slot
         pos = positions[slot]
         slot += 1
         return pos, positions[slot] - pos if slot < known else 0

@@ -14,7 +14,7 @@ from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.names import SNAPSHOT, partition_folder, segment_stem
 from tidelog.log.scan import BadBatch, locate
 from tidelog.log.segment import NEVER, Segment
-from tidelog.log.slice import Slice
+from tidelog.log.slice import SENDFILE_BYTES_MIN, Slice
 from tidelog.log.validate import plain_attributes
 from tidelog.wire.batch import LOG_OVERHEAD
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -204,6 +204,29 @@ class ReadableLog:
             return self._read(offset, max_bytes, end, at_least_one)
         except (OSError, BadBatch) as error:
             raise self.read_failed(error) from error
+
+    def read_mapped(self, offset: int, max_bytes: int, end: int) -> memoryview | None:
+        """What `read` gives, mapped, in its most usual case: a small piece of the last segment, cut at `max_bytes`.
+
+        None where it is another case, and for `read` to tell which. May raise OSError and ValueError, as a view does.
+        """
+        segment = self._active
+        if (
+            segment is None
+            or max_bytes >= SENDFILE_BYTES_MIN
+            or not segment.base <= offset < self.log_end <= end
+            or offset < self.log_start
+            or self.offline is not None
+        ):
+            return None
+        index, file = segment.offsets, segment.file
+        if index is None or file is None:
+            return None
+        pos, bound = index.find(offset)
+        if pos < 0 or not 0 < bound <= max_bytes or pos + max_bytes > segment.size:
+            return None
+        segment.used = True
+        return file.view(pos, max_bytes)
 
     def _read_indexed(self, segment: Segment, offset: int, max_bytes: int) -> Slice | None:
         """The usual read, in the last segment, where memory knows the place: no look at the file. None: look."""

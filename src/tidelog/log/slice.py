@@ -3,6 +3,9 @@
 from tidelog.env.disk import File
 from tidelog.env.network import Socket
 
+SENDFILE_BYTES_MIN = 64 * 1024
+"""Below, bytes are mapped and sent with what surrounds them in one system call; from here on sendfile is cheaper."""
+
 
 class Slice:
     """Bytes [pos, pos + count) of a file. It keeps the file open: retention can't pull it away from a slow consumer."""

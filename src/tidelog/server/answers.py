@@ -22,7 +22,7 @@ class Sendable(Protocol):
     def send(self, sock: Socket, sent: int) -> int: ...
 
 
-Answer: TypeAlias = "bytes | list[bytes | Sendable] | None"
+Answer: TypeAlias = "bytes | list[bytes | memoryview | Sendable] | None"
 
 
 class Slot:

@@ -52,7 +52,10 @@ class Buffers:
         size = len(buffer)
         self.lent_bytes -= size
         if size <= POOLED_BUFFER_BYTES_MAX and self._pooled_bytes + size <= POOLED_BYTES_MAX:
-            self._pool.setdefault(size, []).append(buffer)
+            free = self._pool.get(size)
+            if free is None:
+                free = self._pool[size] = []
+            free.append(buffer)
             self._pooled_bytes += size
 
     def _lend(self, size: int) -> memoryview:

@@ -60,10 +60,13 @@ class Connection:
         "_frame_filled",
         "_host",
         "_left",
+        "_loop",
         "_outbox",
         "_peek",
         "_reading",
+        "_receive",
         "_sending",
+        "_shared",
         "_slots",
         "_stopped",
         "_waits_for_buffers",
@@ -81,6 +84,9 @@ class Connection:
 
     def __init__(self, host: Host, sock: Socket, peer: str, listener: str, connection_id: int, now: float) -> None:
         self._host = host
+        self._loop = host.loop
+        self._shared = host.buffers.shared
+        self._receive = sock.recv_into
         self.sock = sock
         self.peer = peer
         self.listener = listener
@@ -179,8 +185,31 @@ class Connection:
             self._watching = False
             self._host.loop.remove_reader(self.sock)
             return
-        frame, left = self._frame, self._left
-        shared = self._host.buffers.shared
+        if self._left or self._frame is not None or self._peek:
+            self._read_on()
+            return
+        shared = self._shared
+        try:
+            count = self._receive(shared)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        self.active = True
+        try:
+            if count >= 4 and _read_size(shared)[0] + 4 == count <= self._host.frame_bytes_max:
+                self._take_one(shared, count)
+            else:
+                self._take(shared, 0, count)
+        except Exception as error:
+            self._failed(error)
+
+    def _read_on(self) -> None:
+        """Receive what may be the rest of a frame, or one as large as the last."""
+        frame, left, shared = self._frame, self._left, self._shared
         if frame is not None:
             space = frame[self._frame_filled : self._frame_bytes]
         elif left:
@@ -190,9 +219,9 @@ class Connection:
             self._read_ahead(ahead)
             return
         else:
-            space = shared[:PEEK_BYTES] if self._peek else shared
+            space = shared[:PEEK_BYTES]
         try:
-            count = self.sock.recv_into(space)
+            count = self._receive(space)
         except BlockingIOError:
             return
         except OSError:
@@ -250,10 +279,36 @@ class Connection:
         self._frame = None
         self.frame_began = None
         try:
-            self._take(frame, 0, size)
+            self._take_one(frame, size)
         finally:
             self._host.buffers.give_back(frame)
         self._peek = size >= PEEK_AFTER_BYTES
+
+    def _take_one(self, buffer: memoryview, end: int) -> None:
+        """Dispatch the frame of which nothing is missing, and behind which nothing came."""
+        if self._slots or self._deferred:
+            self._take(buffer, 0, end)
+            return
+        answer = self._host.dispatch(self, buffer, 4, end)
+        if self.closed:
+            return
+        self._peek = False
+        self.frame_began = None
+        outbox = self._outbox
+        if type(answer) is bytes:
+            if len(answer) >= LARGE_ANSWER_BYTES:
+                outbox.send_bytes(answer)
+            else:
+                self._defer(answer)
+        elif type(answer) is list:
+            outbox.send_pieces(answer)
+        elif answer is not None:
+            self._queue(answer)
+            if self._must_wait():
+                self._stop_at(buffer, end, end)
+                return
+        if outbox.queue and not self.closed:
+            self._pause()
 
     def _take(self, buffer: memoryview, start: int, end: int) -> None:
         """Dispatch every whole frame in [start, end); keep the rest."""
@@ -314,13 +369,16 @@ class Connection:
             self._pause()
 
     def _defer(self, answers: bytes) -> None:
-        """Send when the other connections that have something to read were read too.
+        """Send when the other connections that have something to read were read too; now, where there is none.
 
         A client that sleeps has to be woken, which costs more than to answer it; one that is awake takes the answers
         of all its connections.
         """
+        if self._loop.alone:
+            self._outbox.send_bytes(answers)
+            return
         self._deferred = answers
-        self._host.loop.call_soon(self._send_deferred)
+        self._loop.call_soon(self._send_deferred)
 
     def _send_deferred(self) -> None:
         answers, self._deferred = self._deferred, b""

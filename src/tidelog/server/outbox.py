@@ -6,14 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidelog.log.slice import SENDFILE_BYTES_MIN
 from tidelog.server.answers import Answer, Sendable
 
 if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.env.network import Socket
 
-# Up to here a slice is mapped and sent with what surrounds it in one system call; beyond, sendfile is cheaper.
-SENDFILE_BYTES_MIN = 64 * 1024
 IOV_MAX = 512
 MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for this alone
 
@@ -21,11 +20,25 @@ MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for thi
 class Outbox:
     """`queue` is what waits to be sent: empty, where the peer has taken everything."""
 
-    __slots__ = ("_closed", "_drained", "_failed", "_loop", "_sent", "_sock", "_writing", "moved", "queue")
+    __slots__ = (
+        "_closed",
+        "_drained",
+        "_failed",
+        "_loop",
+        "_send",
+        "_sendmsg",
+        "_sent",
+        "_sock",
+        "_writing",
+        "moved",
+        "queue",
+    )
 
     def __init__(self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[], None]) -> None:
         self._loop = loop
         self._sock = sock
+        self._send = sock.send
+        self._sendmsg = sock.sendmsg
         self._drained = drained
         self._failed = failed
         self.queue: deque[bytes | memoryview | Sendable] = deque()
@@ -47,26 +60,27 @@ class Outbox:
         elif answer is not None:
             self.send_pieces(answer)
 
-    def send_pieces(self, answer: list[bytes | Sendable]) -> None:
+    def send_pieces(self, answer: list[bytes | memoryview | Sendable]) -> None:
         if self._closed:
             return
         queue = self.queue
         if queue:
             queue.extend(answer)
-        elif len(answer) == 3 and isinstance(answer[2], bytes) and len(answer[1]) < SENDFILE_BYTES_MIN:
-            self._send_three(answer)
-        else:
-            queue.extend(answer)
-            self._flush()
+            return
+        if len(answer) == 3:
+            head, piece, tail = answer
+            if type(piece) is not memoryview and len(piece) < SENDFILE_BYTES_MIN and not isinstance(piece, bytes):
+                piece = piece.view()
+            if type(piece) is memoryview and type(head) is bytes and type(tail) is bytes:
+                self._send_three(head, piece, tail)
+                return
+        queue.extend(answer)
+        self._flush()
 
-    def _send_three(self, answer: list[bytes | Sendable]) -> None:
+    def _send_three(self, head: bytes, middle: memoryview, tail: bytes) -> None:
         """The usual small fetch, a slice between two pieces of bytes, in one call and without the queue."""
-        head, piece, tail = answer
-        assert isinstance(head, bytes)
-        assert isinstance(tail, bytes)
-        middle = piece if isinstance(piece, bytes) else piece.view()
         try:
-            sent = self._sock.sendmsg((head, middle, tail))
+            sent = self._sendmsg((head, middle, tail))
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -87,7 +101,7 @@ class Outbox:
             self.queue.append(data)
             return
         try:
-            count = self._sock.send(data)
+            count = self._send(data)
         except BlockingIOError:
             count = 0
         except OSError:

@@ -82,6 +82,7 @@ class SimLoop:
     def __init__(self, timeline: Timeline, random: SimRandom) -> None:
         self.timeline = timeline
         self.alive = True
+        self.alone = False
         self._random = random
         self._readers: dict[SimSocket, Callable[[], None]] = {}
         self._writers: dict[SimSocket, Callable[[], None]] = {}
@@ -149,6 +150,7 @@ class SimLoop:
 
     def _dispatch(self, sock: SimSocket) -> None:
         self._polled.discard(sock)
+        self.alone = not self._polled
         reader = self._readers.get(sock)
         if reader is not None and sock.readable:
             reader()

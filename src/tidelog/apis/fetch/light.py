@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -208,6 +209,7 @@ class LightFetch:
                 each[0].unpark(self)
 
 
+@lru_cache(256)  # sizes of answers: mostly the same few
 def uvarint(value: int) -> bytes:
     if value < 0x80:
         return bytes((value,))

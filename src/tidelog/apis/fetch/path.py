@@ -43,9 +43,8 @@ _PARTITION_BYTES = _PARTITION.size
 _TAIL = b"\0\1\1\0"
 # A request for one partition is the same each time a consumer asks, but for the offset.
 _OFFSET_AT = _HEAD_BYTES + _TOPIC_BYTES + 8
-_BEHIND_OFFSET = _OFFSET_AT + 8
 _REQUEST_BYTES = _HEAD_BYTES + _TOPIC_BYTES + _PARTITION_BYTES + len(_TAIL)
-_read_offset = Struct(">q").unpack_from
+_read_request = Struct(f">{_OFFSET_AT}sq{_REQUEST_BYTES - _OFFSET_AT - 8}s").unpack_from
 # Header tags, throttle time, error, session id, one topic.
 _RESPONSE_START = bytes(11) + b"\x02"
 # Length, correlation id, the start with the topic's id, one partition, index and no error; high watermark, last stable
@@ -89,11 +88,11 @@ class FetchPath:
             return NotImplemented
         if end - pos != _REQUEST_BYTES:
             return self._handle_many(connection, buffer, start, pos, end, version, correlation_id)
-        key = buffer[pos : pos + _OFFSET_AT].tobytes() + buffer[pos + _BEHIND_OFFSET : end].tobytes()
+        before, offset, behind = _read_request(buffer, pos)
+        key = before + behind
         target = self._targets.get(key) or self._find_target(key)
         if target is None:
             return NotImplemented
-        offset: int = _read_offset(buffer, pos + _OFFSET_AT)[0]
         partition, epoch, bytes_max, min_bytes, committed, begin, wants = target
         if partition.leader != self._node_id or NO_EPOCH != epoch != partition.leader_epoch:
             return NotImplemented
@@ -101,24 +100,30 @@ class FetchPath:
         high_watermark = partition.high_watermark
         try:
             stable = partition.last_stable_offset
-            log_slice = log.read(offset, bytes_max, stable if committed else high_watermark)
-            if log_slice is None or (size := log_slice.count) < min_bytes:
-                asked = partition, wants.number, epoch, offset, wants.partition_bytes_max
-                fetch = LightFetch(
-                    self._way,
-                    [(wants.topic_id, [asked])],
-                    (min_bytes, wants.limit),
-                    committed=bool(committed),
-                    version=version,
-                    correlation_id=correlation_id,
-                )
-                if wants.wait_ms > 0 and min_bytes > 0:  # what was found is too little
-                    return _patient(fetch, connection, buffer, start, pos, end, wants.wait_ms)
-                return fetch.look(at_once=True)
-            if committed and log.has_aborted and log.aborted(offset, log_slice):
-                return NotImplemented
-        except KafkaError:
+            limit = stable if committed else high_watermark
+            aborts = committed and log.has_aborted
+            piece = None if aborts else log.read_mapped(offset, bytes_max, limit)
+            size = bytes_max
+            if piece is None or size < min_bytes:
+                piece = log.read(offset, bytes_max, limit)
+                size = 0 if piece is None else piece.count
+                if piece is not None and aborts and log.aborted(offset, piece):
+                    return NotImplemented
+        except (KafkaError, OSError, ValueError):  # the general way tells of them
             return NotImplemented
+        if piece is None or size < min_bytes:
+            asked = partition, wants.number, epoch, offset, wants.partition_bytes_max
+            fetch = LightFetch(
+                self._way,
+                [(wants.topic_id, [asked])],
+                (min_bytes, wants.limit),
+                committed=bool(committed),
+                version=version,
+                correlation_id=correlation_id,
+            )
+            if wants.wait_ms > 0 and min_bytes > 0:  # what was found is too little
+                return _patient(fetch, connection, buffer, start, pos, end, wants.wait_ms)
+            return fetch.look(at_once=True)
         length = uvarint(size + 1)
         head = _write_response(
             _RESPONSE_BYTES + len(length) + size + 3,
@@ -130,7 +135,7 @@ class FetchPath:
             committed,
             -1,
         )
-        return [head + length, log_slice, _RESPONSE_TAIL]
+        return [head + length, piece, _RESPONSE_TAIL]
 
     def _find_target(self, key: bytes) -> Target | None:
         """Resolve and remember: `key` is a request for one partition without its offset. None: not for this path."""
