@@ -3,8 +3,8 @@
 A row becomes a record behind those that its partition has already. This file imports nothing of Tidelog.
 """
 
-from librt.strings import BytesWriter, read_i32_le
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_le, write_i16_le
+from mypy_extensions import i64, u8
 
 
 class Partitioned:
@@ -26,9 +26,9 @@ def write_number(out: BytesWriter, number: i64) -> None:
     """A zigzag varint of a number of at most 32 bits."""
     value: i64 = ((number << 1) ^ (number >> 63)) & 0xFFFFFFFF
     while value >= 128:
-        out.append((value & 127) | 128)
+        out.append(u8((value & 127) | 128))
         value >>= 7
-    out.append(value)
+    out.append(u8(value))
 
 
 def number_size(number: i64) -> i64:
@@ -86,29 +86,38 @@ def pack(
     (-1: by the key) or empty. Rows without a key go to partition `sticky`.
     """
     count: i64 = len(partitions)
+    any_null_key: bool = len(key_nulls) > 0
+    any_null_value: bool = len(value_nulls) > 0
+    any_chosen: bool = len(chosen) > 0
     row: i64 = first
+    # No conditional expressions here: one of numbers of two kinds makes an object of them, for each row.
     while row < end:
         key: i64 = i64(read_i32_le(key_ends, row * 4))
         key_end: i64 = i64(read_i32_le(key_ends, row * 4 + 4))
+        key_size: i64 = key_end - key
+        if any_null_key and key_nulls[row] != 0:
+            key_size = -1
         value: i64 = i64(read_i32_le(value_ends, row * 4))
         value_end: i64 = i64(read_i32_le(value_ends, row * 4 + 4))
-        no_key: bool = len(key_nulls) > 0 and key_nulls[row] != 0
-        no_value: bool = len(value_nulls) > 0 and value_nulls[row] != 0
-        place: i64 = i64(read_i32_le(chosen, row * 4)) if len(chosen) > 0 else -1
+        value_size: i64 = value_end - value
+        if any_null_value and value_nulls[row] != 0:
+            value_size = -1
+        place: i64 = -1
+        if any_chosen:
+            place = i64(read_i32_le(chosen, row * 4))
+        if place < 0 and key_size >= 0:
+            place = murmur2(keys, key, key_end) % count
         if place < 0:
-            place = sticky if no_key else murmur2(keys, key, key_end) % count
+            place = sticky
         target: Partitioned = partitions[place]
         out = target.out
-        key_size: i64 = -1 if no_key else key_end - key
-        value_size: i64 = -1 if no_value else value_end - value
         body: i64 = 3 + number_size(target.count) + number_size(key_size) + number_size(value_size)
         if key_size > 0:
             body += key_size
         if value_size > 0:
             body += value_size
         write_number(out, body)
-        out.append(0)
-        out.append(0)
+        write_i16_le(out, 0)  # attributes, and the time after the batch's
         write_number(out, target.count)
         write_number(out, key_size)
         if key_size > 0:

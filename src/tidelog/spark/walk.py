@@ -32,6 +32,15 @@ class Walked:
         self.header_places = BytesWriter()
         self.null_headers = BytesWriter()
 
+    def add(self, key: i64, key_end: i64, value: i64, value_end: i64, offset: i64, time: i64) -> None:
+        """One more record; `rows` is for the caller to count, who knows what else there is to a row."""
+        write_i32_le(self.places, i32(key))
+        write_i32_le(self.places, i32(key_end))
+        write_i32_le(self.places, i32(value))
+        write_i32_le(self.places, i32(value_end))
+        write_i64_le(self.offsets, offset)
+        write_i64_le(self.times, time)
+
 
 def number(arena: bytes, pos: i64) -> tuple[i64, i64]:
     """The zigzag varint of 32 bits at `pos`, and where it ended."""
@@ -79,6 +88,35 @@ def sum_of(base: i64, delta: i64) -> i64:
     return i64((total + limit) % (2 * limit) - limit)
 
 
+def end_of(pos: i64, size: i64, stop: i64) -> i64:
+    """Where something of `size` bytes at `pos` ends; one without a value has none."""
+    if size > 0:
+        pos += size
+    if pos > stop:
+        raise ValueError("a key, a value or a header reaches beyond its record")
+    return pos
+
+
+def begun(arena: bytes, pos: i64, end: i64) -> tuple[i64, i64, i64, i64]:
+    """Where the record at `pos` must end, what it adds to the batch's time and offset, and where its key's size is."""
+    size: i64 = 0
+    delta: i64 = 0
+    offset: i64 = 0
+    size, pos = number(arena, pos)
+    stop: i64 = pos + size
+    if size < 0 or stop > end:
+        raise ValueError("a record reaches beyond its batch")
+    pos += 1
+    delta = arena[pos]
+    if delta < 128:  # most are of one byte: read in place, since a call costs more than all the rest of a record
+        delta = (delta >> 1) ^ -(delta & 1)
+        pos += 1
+    else:
+        delta, pos = long_number(arena, pos)
+    offset, pos = number(arena, pos)
+    return stop, delta, offset, pos
+
+
 def walk(
     out: Walked,
     arena: bytes,
@@ -96,30 +134,16 @@ def walk(
     """Add the records in arena[pos:end] with offsets in [first, last); ValueError where they aren't well formed."""
     if count < 0 or count * 7 > end - pos:
         raise ValueError("so many records can't be in so few bytes")
-    places = out.places
-    offsets = out.offsets
-    times = out.times
     rows: i64 = out.rows
-    size: i64 = 0
+    stop: i64 = 0
     delta: i64 = 0
     offset: i64 = 0
     key_size: i64 = 0
+    value: i64 = 0
     value_size: i64 = 0
     index: i64 = 0
     while index < count:
-        # Numbers that mostly are of one byte are read in place: a call costs more than all the rest of a record.
-        size, pos = number(arena, pos)
-        stop: i64 = pos + size
-        if size < 0 or stop > end:
-            raise ValueError("a record reaches beyond its batch")
-        pos += 1
-        delta = arena[pos]
-        if delta < 128:
-            delta = (delta >> 1) ^ -(delta & 1)
-            pos += 1
-        else:
-            delta, pos = long_number(arena, pos)
-        offset, pos = number(arena, pos)
+        stop, delta, offset, pos = begun(arena, pos, end)
         offset += base_offset
         key_size = arena[pos]
         if key_size < 128:
@@ -128,18 +152,10 @@ def walk(
         else:
             key_size, pos = number(arena, pos)
         key: i64 = pos
-        if key_size > 0:
-            pos += key_size
-        if pos > stop:
-            raise ValueError("a key reaches beyond its record")
-        key_end: i64 = pos
-        value_size, pos = number(arena, pos)
-        value: i64 = pos
-        if value_size > 0:
-            pos += value_size
-        if pos > stop:
-            raise ValueError("a value reaches beyond its record")
-        value_end: i64 = pos
+        key_end: i64 = end_of(pos, key_size, stop)
+        value_size, value = number(arena, key_end)
+        value_end: i64 = end_of(value, value_size, stop)
+        pos = value_end
         wanted: bool = first <= offset < last
         headers: i64 = arena[pos]
         if headers == 0:
@@ -150,12 +166,10 @@ def walk(
         if pos != stop:
             raise ValueError("a record does not end where its length says")
         if wanted:
-            write_i32_le(places, i32(key))
-            write_i32_le(places, i32(key_end))
-            write_i32_le(places, i32(value))
-            write_i32_le(places, i32(value_end))
-            write_i64_le(offsets, offset)
-            write_i64_le(times, append_time if is_append_time else sum_of(base_time, delta))
+            time: i64 = append_time
+            if not is_append_time:
+                time = sum_of(base_time, delta)
+            out.add(key, key_end, value, value_end, offset, time)
             if key_size < 0:
                 write_i32_le(out.null_keys, i32(rows))
             if value_size < 0:
@@ -180,16 +194,10 @@ def walk_headers(out: Walked, arena: bytes, pos: i64, stop: i64, count: i64, wan
         if size < 0:
             raise ValueError("a header has no name")
         name: i64 = pos
-        pos += size
-        if pos > stop:
-            raise ValueError("a header's name reaches beyond its record")
-        name_end: i64 = pos
-        size, pos = number(arena, pos)
-        value: i64 = pos
-        if size > 0:
-            pos += size
-        if pos > stop:
-            raise ValueError("a header's value reaches beyond its record")
+        name_end: i64 = end_of(pos, size, stop)
+        value: i64 = 0
+        size, value = number(arena, name_end)
+        pos = end_of(value, size, stop)
         if wanted:
             places = out.header_places
             write_i32_le(places, i32(name))
