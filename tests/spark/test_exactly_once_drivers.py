@@ -29,7 +29,7 @@ from tidelog.testing import Broker
 
 arrow: Any = pyarrow
 
-BATCHES = 5
+BATCHES = 6
 STEPS_MAX = 3000
 ALIVE_MAX = 4
 PATIENCE_S = 60
@@ -141,17 +141,18 @@ class Stage:
     def play(self) -> None:
         """Turns by chance: drivers are started while others live, and killed; until one has done all batches."""
         self.start_run()
+        self.start_run()
         for _ in range(STEPS_MAX):
             alive = [actor for actor in self.actors if actor.is_alive()]
             drawn = self.chance.random()
-            if not alive or (drawn < 0.1 and len(alive) < ALIVE_MAX):
+            if not alive or (drawn < 0.2 and len(alive) < ALIVE_MAX):
                 if self.committed == BATCHES - 1 and not alive:
                     return
                 self.start_run()
                 continue
             actor = self.chance.choice(alive)
             actor.killed = drawn > 0.97
-            for _ in range(self.chance.choice((1, 2, 5, 15, 40))):
+            for _ in range(self.chance.choice((1, 2, 5, 15))):
                 if actor.is_alive():
                     actor.move()
             if actor.killed:
