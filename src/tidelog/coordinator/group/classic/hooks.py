@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def on_load(coordinator: GroupCoordinator, shard: GroupShard) -> None:
     """Members get a whole session to find this coordinator; a group that is too large for its limit shrinks."""
     limits, now = limits_of(coordinator.config), moment(shard.clock)
-    for group_id, known in shard.machine.newest.groups.items():
+    for group_id, known in sorted(shard.machine.newest.groups.items()):
         if not isinstance(known, ClassicGroup) or not known.members:
             continue
         group = shard.live.classic[group_id] = LiveClassicGroup.loaded(known, now)

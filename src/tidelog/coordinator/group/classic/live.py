@@ -81,13 +81,16 @@ class LiveClassicGroup:
 
     @classmethod
     def loaded(cls, group: ClassicGroup, now: Moment) -> LiveClassicGroup:
-        """From the log: stable or empty. Sessions begin anew, since heartbeats may have gone elsewhere."""
+        """From the log: stable or empty. Sessions begin anew, since heartbeats may have gone elsewhere.
+
+        In an order that every start has: who is answered first, or leads, must not depend on hashes.
+        """
         live = cls(group.group_id, now)
         live.since_ms = group.state_timestamp_ms
         live.generation = group.generation
         live.protocol_type = group.protocol_type
         live.protocol = group.protocol
-        for member in group.members.values():
+        for _, member in sorted(group.members.items()):
             known = LiveMember.loaded(member, group.protocol)
             live.add(known, group.protocol_type)
             live.expect(known, now)

@@ -142,13 +142,13 @@ def _become_empty(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> No
 def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
     """Members that joined and never asked for their assignment are gone: without them, again."""
     assert group.phase in IN_GENERATION
-    late = [group.members[member_id] for member_id in group.unsynced]
+    late = [group.members[member_id] for member_id in sorted(group.unsynced)]
     group.sync_deadline_ms = NEVER
     if not late:
         return
     for member in late:
         drop(group, member, out)
-    names = ", ".join(sorted(member.member_id for member in late))
+    names = ", ".join(member.member_id for member in late)
     prepare(group, f"{names} did not sync in time", limits, now, out)
 
 

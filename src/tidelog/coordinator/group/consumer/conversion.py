@@ -137,7 +137,7 @@ def downgrade(group: ConsumerGroup, leaving: Collection[str], scene: Scene, join
     instance id it has."""
     live = LiveClassicGroup(group.id, Moment(0.0, scene.now_ms))
     former: dict[str, str] = {}
-    staying = [member for member in group.members.values() if member.id not in leaving]
+    staying = [member for _, member in sorted(group.members.items()) if member.id not in leaving]
     if joining is not None:
         staying = [member for member in staying if member.instance_id != joining.instance_id]
         staying.append(joining)

@@ -112,7 +112,7 @@ def member_gone(group_id: str, member_id: str) -> list[Entry]:
 
 def group_gone(group: ConsumerGroup) -> list[Entry]:
     """Tombstones for everything the group has; a group that is read back in this order ends as none."""
-    return tombstones(group.id, list(group.members), group.resolved)
+    return tombstones(group.id, sorted(group.members), sorted(group.resolved))
 
 
 def tombstones(group_id: str, member_ids: Sequence[str], regexes: Iterable[str]) -> list[Entry]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def on_load(coordinator: GroupCoordinator, shard: GroupShard) -> None:
     """The shard's log was read: sessions of its members begin anew."""
-    found = [group for group in shard.state.groups.values() if isinstance(group, ConsumerGroup) and group.members]
+    groups = (group for _, group in sorted(shard.state.groups.items()))
+    found = [group for group in groups if isinstance(group, ConsumerGroup) and group.members]
     if found:
         from tidelog.coordinator.group.consumer.shell import resume
 

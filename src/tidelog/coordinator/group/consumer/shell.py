@@ -113,7 +113,7 @@ def resume(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGrou
     """The group was loaded: its members' sessions begin anew, since heartbeats may have gone elsewhere."""
     live = LiveConsumerGroup()
     session_ms = _terms(coordinator, live, group.id, coordinator.metadata.image).session_timeout_ms
-    for member in group.members.values():
+    for _, member in sorted(group.members.items()):
         own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
         heard_of(coordinator, shard, group.id, live, member, own_ms, moved=True)
 
