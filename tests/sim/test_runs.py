@@ -21,9 +21,9 @@ SEEDS = range(40)
 class LyingDiskRun(Run):
     """From the moment the clients come, the disk says that it synced, and didn't."""
 
-    def begin(self) -> None:
+    def clients_come(self) -> None:
         self.world.disk.lying = True
-        super().begin()
+        super().clients_come()
 
 
 def first_violation(run: type[Run], faults: tuple[tuple[str, float], ...], seeds: range = SEEDS) -> str:

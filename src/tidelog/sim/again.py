@@ -11,7 +11,8 @@ from tidelog.sim.incarnations import NAME, PARTITIONS, IdProducer, Life, NameCon
 from tidelog.sim.random import SimRandom
 from tidelog.sim.reader import WholeReader
 from tidelog.sim.sessions import Followed, SessionConsumer
-from tidelog.sim.voyage import Voyage
+from tidelog.sim.voyage import SETTINGS, Voyage
+from tidelog.sim.world import World
 from tidelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -70,7 +71,7 @@ class NameDeleter(Client):
         self._topic.held -= 1
 
 
-class AgainRun(Voyage):
+class AgainRun(Voyage[World]):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
         random = SimRandom(seed).fork("again settings")
         settings = {  # the metadata is written down again and again, and the log before it goes
@@ -78,7 +79,7 @@ class AgainRun(Voyage):
             "metadata.log.max.record.bytes.between.snapshots": str(random.choose((300, 2000, 20_000_000))),
             "metadata.max.retention.bytes": str(random.choose((1000, 5000, 100_000_000))),
         }
-        super().__init__(seed, "again", History(), settings, faults)
+        super().__init__(World(seed, {**SETTINGS, **settings}, History()), "again", faults)
         self._topic: Recreator
         self._producers: list[IdProducer] = []
         self._sessions: list[SessionConsumer] = []

@@ -8,14 +8,15 @@ from tidelog.sim.faults import FAULTS
 from tidelog.sim.keyed import KeyedProducer, TableReader
 from tidelog.sim.random import SimRandom
 from tidelog.sim.table import Table
-from tidelog.sim.voyage import Voyage
+from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.watchers import Deleter
+from tidelog.sim.world import World
 
 TOPICS = {"shore": 2, "dune": 1}
 COMPACTED_FAULTS = (*FAULTS, ("full", 2.0), ("swap", 8.0))
 
 
-class CompactedRun(Voyage):
+class CompactedRun(Voyage[World]):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = COMPACTED_FAULTS) -> None:
         random = SimRandom(seed).fork("compacted settings")
         settings = {
@@ -23,7 +24,7 @@ class CompactedRun(Voyage):
             "log.cleaner.threads": str(random.choose((1, 1, 2))),
             "log.retention.check.interval.ms": "150",
         }
-        super().__init__(seed, "compacted", History(), settings, faults)
+        super().__init__(World(seed, {**SETTINGS, **settings}, History()), "compacted", faults)
         self._tables: dict[tuple[str, int], Table] = {}
         self._producers: list[KeyedProducer] = []
 

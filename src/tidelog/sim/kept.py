@@ -8,9 +8,10 @@ from tidelog.sim.faults import FAULTS
 from tidelog.sim.random import SimRandom
 from tidelog.sim.reader import WholeReader
 from tidelog.sim.sessions import Followed, SessionConsumer
-from tidelog.sim.voyage import Voyage
+from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker, StartAsker
 from tidelog.sim.workloads import IdempotentProducer, PlainProducer
+from tidelog.sim.world import World
 
 TOPICS = {"brook": 1, "pond": 2, "lake": 1, "mist": 1}
 POND_BYTES = 80_000
@@ -19,13 +20,13 @@ SLACK_BYTES = 40_000
 MIST_BYTES = 300_000
 
 
-class KeptRun(Voyage):
+class KeptRun(Voyage[World]):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
         random = SimRandom(seed).fork("kept settings")
         self._brook_ms = random.choose((300, 1000, 3000))
         history = History(frozenset(("lake",)), frozenset(("mist",)), {"brook": self._brook_ms, "pond": -1})
         settings = {"log.retention.check.interval.ms": str(random.choose((20, 100, 300)))}
-        super().__init__(seed, "kept", history, settings, faults)
+        super().__init__(World(seed, {**SETTINGS, **settings}, history), "kept", faults)
         self._idempotent: list[IdempotentProducer] = []
         self._plain: list[PlainProducer] = []
         self._sessions: list[SessionConsumer] = []

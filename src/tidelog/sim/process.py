@@ -7,6 +7,8 @@ from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
 from tidelog.env.promise import Promise
+from tidelog.raft.folder import FolderError
+from tidelog.sim.checkers import Violation
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import SimLoop, Timeline
 from tidelog.sim.network import SimNetwork
@@ -45,6 +47,8 @@ class BrokerProcess:
         except OSError as error:
             self._failed(error)
             return
+        except FolderError as error:
+            raise Violation(f"{self.name} doesn't start: {error}") from error
         started.on_done(self._started)
 
     def _started(self, started: Promise[None]) -> None:

@@ -4,148 +4,37 @@ At the end the whole log of each partition is read: once as it is, once after a 
 runs once more after a bit was flipped in data that was long durable.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-from tidelog.sim.actor import Client
 from tidelog.sim.checkers import History, Violation, check_numbered
-from tidelog.sim.client import ClientConnection
-from tidelog.sim.faults import FAULTS, Faults
-from tidelog.sim.random import SimRandom
+from tidelog.sim.faults import FAULTS
 from tidelog.sim.reader import WholeReader
+from tidelog.sim.topics import FORGETFUL, POWERLESS
+from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker
 from tidelog.sim.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.world import DATA, World
 from tidelog.wire.batch import ATTRIBUTES_AT, BatchHeader, iterate
-from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 
-PEACE_S_MAX = 30.0
 TOPICS = {"tide": 2, "ebb": 1, "surf": 1, "foam": 1}
 """Names and partitions. `ebb` gets shorter (DeleteRecords), `surf` counts on the page cache, `foam` is in memory."""
-POWERLESS = frozenset(("surf",))
-FORGETFUL = frozenset(("foam",))
 PLAIN = (("tide", 0, 1), ("ebb", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam", 0, 1))
 """Topic, partition and acks of producers that aren't idempotent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run came to."""
+class Run(Voyage[World]):
+    """Records of all kinds of producers. `faults` are the kinds that may happen."""
 
-    seed: int
-    fingerprint: str
-    acknowledged: int
-    fetched: int
-    virtual_s: float
-    events: int
-    trace: tuple[str, ...]
-
-
-class TopicMaker(Client):
-    """Creates the topics, again and again until they are there."""
-
-    def __init__(
-        self,
-        world: World,
-        random: SimRandom,
-        topics: Mapping[str, int] = TOPICS,
-        settings: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> None:
-        self.done = False
-        self._settings = settings or {}
-        self._topics = [self._topic(random, name, count) for name, count in topics.items()]
-        super().__init__(world, "admin", random)
-
-    def _topic(self, random: SimRandom, name: str, partitions: int) -> CreatableTopic:
-        configs = {
-            "internal.segment.bytes": str(random.choose((20_000, 60_000, 1 << 20))),
-            "index.interval.bytes": str(random.choose((0, 500, 4096))),
-            "message.timestamp.type": random.choose(("CreateTime", "CreateTime", "LogAppendTime")),
-            "compression.type": random.choose(("producer", "producer", "producer", "zstd", "uncompressed")),
-            "tidelog.durability": "os" if name in POWERLESS else "fsync",
-            "tidelog.storage": "memory" if name in FORGETFUL else "disk",
-            "tidelog.validate": random.choose(("batch", "batch", "records")),
-        }
-        configs |= self._settings.get(name, {})
-        return CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=1,
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-        )
-
-    def connected(self, connection: ClientConnection) -> None:
-        connection.ask(CreateTopicsRequest(topics=self._topics), CreateTopicsResponse, 19, 7, self._answered)
-
-    def _answered(self, response: CreateTopicsResponse) -> None:
-        codes = {ErrorCode(topic.error_code) for topic in response.topics}
-        if codes <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-            self.done = True
-            return
-        if unexpected := codes - {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}:
-            raise Violation(f"CreateTopics answered {sorted(code.name for code in unexpected)}: {response.topics}")
-        self.later(self.connected, 0.1)
-
-
-class Run:
-    """The parts of one run, in their order. `faults` are the kinds that may happen."""
+    FAULTS_MOST = (2, 6)
 
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
-        self._faults = faults
-        settings = {
-            "log.dirs": DATA,
-            "listeners": "PLAINTEXT://localhost:9092",
-            "node.id": "1",
-            "log.flush.offset.checkpoint.interval.ms": "300",
-            "log.initial.task.delay.ms": "100",
-        }
-        self.world = World(seed, settings, History(POWERLESS, FORGETFUL))
-        self.random = self.world.random.fork("run")
+        super().__init__(World(seed, SETTINGS, History(POWERLESS, FORGETFUL)), "run", faults)
         self.idempotent: list[IdempotentProducer] = []
         self.plain: list[PlainProducer] = []
-        self.others: list[Client] = []
-
-    def go(self) -> Outcome:
-        world = self.world
-        world.start_and_wait()
-        self._make_topics()
-        self.begin()
-        faults = Faults(world, self.random.fork("faults"), self.random.random_int(2, 6), self._faults)
-        self._wait(lambda: faults.over, "the faults to be over")
-        self._heal()
-        world.stop_and_wait()
-        world.lose_power()
-        world.start_and_wait()
-        self._read_all()
-        if self.random.chance(0.3):
-            self._flip_a_bit()
-        return Outcome(
-            world.seed,
-            world.fingerprint(),
-            world.history.acknowledged,
-            world.history.fetched,
-            world.timeline.now,
-            world.timeline.events,
-            tuple(world.trace),
-        )
-
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
-        if not self.world.timeline.run_until(done, self.world.timeline.now + PEACE_S_MAX):
-            raise Violation(f"waited {PEACE_S_MAX} s for {what}")
-
-    def _make_topics(self) -> None:
-        maker = TopicMaker(self.world, self.random.fork("topics"))
-        self._wait(lambda: maker.done, "the topics to be made")
-        maker.loop.kill()
 
     def begin(self) -> None:
-        """The topics are there; clients come, and soon the faults."""
+        self.make_topics(TOPICS)
+        self.clients_come()
+
+    def clients_come(self) -> None:
         world, random = self.world, self.random
         for number in range(random.random_int(2, 3)):
             name = f"sure{number}"
@@ -158,23 +47,21 @@ class Run:
         for topic, count in TOPICS.items():
             for partition in range(count):
                 name = f"{topic}-{partition}"
-                self.others.append(Consumer(world, f"reads {name}", random.fork(f"c{name}"), topic, partition))
-                self.others.append(OffsetAsker(world, f"asks {name}", random.fork(f"o{name}"), topic, partition))
+                self.clients.append(Consumer(world, f"reads {name}", random.fork(f"c{name}"), topic, partition))
+                self.clients.append(OffsetAsker(world, f"asks {name}", random.fork(f"o{name}"), topic, partition))
 
-        self.others.append(Deleter(world, "deletes", random.fork("deletes"), "ebb", 0))
+        self.clients.append(Deleter(world, "deletes", random.fork("deletes"), "ebb", 0))
 
-    def _heal(self) -> None:
-        """Nothing goes wrong any more: every record that was sent must get through, and everything be there."""
-        self.world.note("peace")
+        self.clients += [*self.idempotent, *self.plain]
+
+    def finish(self) -> None:
+        """Every record that was sent must get through."""
         for producer in self.plain:
             producer.stopped = True
-        self._wait(lambda: all(producer.done for producer in self.idempotent), "idempotent producers to finish")
-        self.world.timeline.run_until(lambda: False, self.world.timeline.now + 0.5)
-        for client in (*self.idempotent, *self.plain, *self.others):
-            client.loop.kill()
-        self._read_all()
+        self.wait(lambda: all(producer.done for producer in self.idempotent), "idempotent producers to finish")
+        self.rest(0.5)
 
-    def _read_all(self) -> None:
+    def account(self) -> None:
         for topic, count in TOPICS.items():
             for partition in range(count if topic not in FORGETFUL else 0):
                 self._check_log(topic, partition, self._read(topic, partition))
@@ -182,7 +69,7 @@ class Run:
     def _read(self, topic: str, partition: int, damaged: BatchHeader | None = None) -> WholeReader:
         random = self.random.fork(f"read {self.world.timeline.events}")
         reader = WholeReader(self.world, f"whole {topic}-{partition}", random, topic, partition, damaged)
-        self._wait(lambda: reader.done or reader.refused, f"{topic}-{partition} to be read")
+        self.wait(lambda: reader.done or reader.refused, f"{topic}-{partition} to be read")
         reader.loop.kill()
         return reader
 
@@ -196,6 +83,10 @@ class Run:
         for producer in self.plain:
             if (producer.topic, producer.partition) == (topic, partition):
                 check_numbered(where, reader.values, producer.name, once=False)
+
+    def afterwards(self) -> None:
+        if self.random.chance(0.3):
+            self._flip_a_bit()
 
     def _flip_a_bit(self) -> None:
         """In a batch below the recovery point: that batch is told apart from a good one, and nothing else changes."""

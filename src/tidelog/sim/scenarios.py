@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Protocol
 
-from tidelog.sim.scenario import Outcome
+from tidelog.sim.voyage import Outcome
 from tidelog.sim.world import World
 
 SCENARIOS = {

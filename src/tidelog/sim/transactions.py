@@ -5,72 +5,38 @@ transactions with their offsets. Readers of committed records watch meanwhile. A
 in both copies exactly once and in order, and what one transaction wrote to both is in both or in neither.
 """
 
-from collections.abc import Callable
-
 from tidelog.sim.checkers import History, Violation
 from tidelog.sim.committed import CommittedReader
 from tidelog.sim.copier import AUDIT, SOURCE, TARGET, Copier
-from tidelog.sim.faults import FAULTS, Faults
-from tidelog.sim.scenario import Outcome, TopicMaker
+from tidelog.sim.faults import FAULTS
+from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.workloads import IdempotentProducer
-from tidelog.sim.world import DATA, World
+from tidelog.sim.world import World
 
-PEACE_S_MAX = 60.0
 TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1}
 
 
-class TransactionsRun:
-    """The parts of one run, in their order."""
+class TransactionsRun(Voyage[World]):
+    """What is copied, by whom, and who watches."""
+
+    FAULTS_MOST = (3, 8)
+    PEACE_S_MAX = 60.0
 
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
-        self._faults = faults
-        settings = {
-            "log.dirs": DATA,
-            "listeners": "PLAINTEXT://localhost:9092",
-            "node.id": "1",
-            "log.flush.offset.checkpoint.interval.ms": "300",
-            "log.initial.task.delay.ms": "100",
-            "offsets.topic.num.partitions": "2",
-            "transaction.state.log.num.partitions": "2",
-        }
-        self.world = World(seed, settings, History())
-        self.random = self.world.random.fork("transactions")
+        settings = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
+        super().__init__(World(seed, {**SETTINGS, **settings}, History()), "transactions", faults)
         self._sources: list[IdempotentProducer] = []
         self._copiers: list[Copier] = []
         self._readers: list[CommittedReader] = []
         self._seen: dict[tuple[str, int], list[bytes]] = {}
         self._lives = 0
+        self._accounted = False
 
-    def go(self) -> Outcome:
-        world = self.world
-        world.start_and_wait()
-        maker = TopicMaker(world, self.random.fork("topics"), TOPICS)
-        self._wait(lambda: maker.done, "the topics to be made")
-        maker.loop.kill()
-        self._begin()
-        faults = Faults(world, self.random.fork("faults"), self.random.random_int(3, 8), self._faults)
-        self._wait(lambda: faults.over, "the faults to be over")
-        self._heal()
-        world.stop_and_wait()
-        world.lose_power()
-        world.start_and_wait()
-        self._check_again()
-        copied = sum(len(values) for values in self._seen.values())
-        return Outcome(
-            world.seed,
-            world.fingerprint(),
-            world.history.acknowledged,
-            copied,
-            world.timeline.now,
-            world.timeline.events,
-            tuple(world.trace),
-        )
+    def tally(self) -> tuple[int, int]:
+        return self.world.history.acknowledged, sum(len(values) for values in self._seen.values())
 
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
-        if not self.world.timeline.run_until(done, self.world.timeline.now + PEACE_S_MAX):
-            raise Violation(f"waited {PEACE_S_MAX} s for {what}")
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        self.make_topics(TOPICS)
         world, random = self.world, self.random
         for partition in range(TOPICS[SOURCE]):
             name = f"n{partition}"
@@ -109,23 +75,27 @@ class TransactionsRun:
         self._start_copier(partition)
         self._plan_second()
 
-    def _heal(self) -> None:
-        """Nothing goes wrong any more: all is copied."""
-        self.world.note("peace")
+    def finish(self) -> None:
+        """All is copied."""
         self._lives = max(self._lives, 8)
         for partition in range(TOPICS[SOURCE]):
             for copier in self._copiers:
                 if copier.partition == partition:
                     copier.fenced = True
             self._start_copier(partition)
-        self._wait(lambda: all(producer.done for producer in self._sources), "the source to be full")
-        self._wait(self._all_copied, "everything to be copied")
+        self.wait(lambda: all(producer.done for producer in self._sources), "the source to be full")
+        self.wait(self._all_copied, "everything to be copied")
         for copier in self._copiers:
             copier.stopped = True
-        self.world.timeline.run_until(lambda: False, self.world.timeline.now + 3.0)  # what is open is aborted
-        for client in (*self._sources, *self._copiers, *self._readers):
-            client.loop.kill()
-        self._check()
+        self.rest(3.0)  # what is open is aborted
+        self.clients = [*self._sources, *self._copiers, *self._readers]
+
+    def account(self) -> None:
+        if self._accounted:
+            self._check_again()
+        else:
+            self._accounted = True
+            self._check()
 
     def _total(self, partition: int) -> int:
         return self._sources[partition].made
@@ -139,7 +109,7 @@ class TransactionsRun:
         """After a clean stop and a power loss everything is as it was."""
         before = {place: list(values) for place, values in self._seen.items()}
         self._readers = [self._watch(topic, partition) for topic, partition in list(self._seen)]
-        self._wait(self._all_copied, "everything to be read again")
+        self.wait(self._all_copied, "everything to be read again")
         for reader in self._readers:
             reader.loop.kill()
         if self._seen != before:
