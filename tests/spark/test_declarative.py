@@ -43,7 +43,7 @@ def test_a_project_reads_the_file_that_it_was_made_from(write: Callable[[str], P
     assert '\nname: "orders"\n' in spec
     assert f'\nstorage: "file://{tmp_path}/state/declarative"\n' in spec
     assert "\n  - glob: {include: transformations/**}\n" in spec
-    settings = (tmp_path / "project" / "spark.conf").read_text()
+    settings = (tmp_path / "project" / "conf" / "spark-defaults.conf").read_text()
     assert f"spark.sql.warehouse.dir=file://{tmp_path}/state/declarative/warehouse\n" in settings
     code = (tmp_path / "project" / "transformations" / "orders.py").read_text()
     assert code.endswith(f"\ndeclare({str(file)!r}, bootstrap='h:1')\n")
@@ -96,18 +96,17 @@ def test_spark_pipelines_runs_the_project_and_a_second_run_adds_nothing(
 def spark_pipelines(command: str, folder: Path) -> str:
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home, project = Path(pyspark.__file__).parent, folder / "project"
     environment = {
         **os.environ,
         "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(project / "conf"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    project = folder / "project"
-    flags = ["--spec", str(project / "spark-pipeline.yml"), "--properties-file", str(project / "spark.conf")]
     done = subprocess.run(
-        [str(home / "bin" / "spark-pipelines"), command, *flags],
+        [str(home / "bin" / "spark-pipelines"), command, "--spec", str(project / "spark-pipeline.yml")],
         env=environment,
         cwd=folder,
         capture_output=True,

@@ -30,4 +30,4 @@ def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
         raise Failure(str(error)) from None
     for each in made:
         click.echo(f"Wrote {each}")
-    click.echo(f"Run it: spark-pipelines run --spec {made[0]} --properties-file {made[1]}")
+    click.echo(f"Run it: SPARK_CONF_DIR={made[1].parent} spark-pipelines run --spec {made[0]}")

@@ -18,7 +18,7 @@ from tidelog.spark.pipeline.sinks import dead_letters, records, shown
 logger = logging.getLogger("tidelog.spark")
 
 SPEC = "spark-pipeline.yml"
-SETTINGS = "spark.conf"
+SETTINGS = "conf/spark-defaults.conf"
 DEFINITIONS = "transformations"
 
 
@@ -98,7 +98,8 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
         "libraries:",
         f"  - glob: {{include: {DEFINITIONS}/**}}",
     ]
-    # Not in the specification, where Spark sets them flow by flow and refuses those that it can't set any more.
+    # Not in the specification, where Spark sets them flow by flow and refuses those that it can't set any more; nor on
+    # the command line, of which it hands only some on to the server that it starts.
     settings = {**_catalog(storage), **SQL, **pipeline.told.get("spark", {})}
     given = "" if pipeline.bootstrap == pipeline.told.get("bootstrap") else f", bootstrap={pipeline.bootstrap!r}"
     calls = [
@@ -108,7 +109,6 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
         "",
         f"declare({str(pipeline.file.resolve())!r}{given})",
     ]
-    (folder / DEFINITIONS).mkdir(parents=True, exist_ok=True)
     storage.mkdir(parents=True, exist_ok=True)
     made = {
         folder / SPEC: spec,
@@ -116,6 +116,7 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
         folder / DEFINITIONS / f"{_plain(pipeline.name)}.py": calls,
     }
     for file, text in made.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(text) + "\n")
     return list(made)
 

@@ -1,7 +1,8 @@
 """The running queries of a pipeline; one that failed for want of a moment is started again.
 
-Spark gives a new Python process ten seconds to come up, which can't be set, and a busy machine takes longer. The query
-fails, and loses nothing by it: it goes on from its checkpoint, as after a crash.
+Spark gives a new Python process ten seconds to come up, which can't be set, and a busy machine takes longer. So queries
+start one after the other. One that fails nevertheless loses nothing by it: it goes on from its checkpoint, as after a
+crash.
 """
 
 import time
@@ -10,7 +11,8 @@ from typing import Any
 
 LATE = "Python worker failed to connect back"
 TRIES = 5
-PAUSE_S = 2.0
+UP_S = 15.0
+POLL_S = 0.05
 
 
 class Queries:
@@ -23,21 +25,30 @@ class Queries:
         self._tell = tell
 
     def start(self, name: str, begin: Callable[[], Any]) -> None:
+        """Start one, and wait until it is up; not for long, and not for it to do anything."""
         self._begin[name] = begin
-        self.by_name[name] = begin()
+        query = self.by_name[name] = begin()
+        deadline = time.monotonic() + UP_S
+        while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
-    def mend(self) -> None:
-        """Start those again whose Python process came up too late: five times, and anew once a batch was done."""
-        for name, query in self.by_name.items():
+    def mend(self) -> list[str]:
+        """Start those again whose Python process came up too late: five times, and anew once a batch was done.
+
+        Returns the names of those that failed for good.
+        """
+        failed: list[str] = []
+        for name, query in list(self.by_name.items()):
             failure = query.exception()
-            if failure is None or LATE not in str(failure):
+            if failure is None:
                 continue
             self._tries[name] = 1 if query.lastProgress else self._tries.get(name, 0) + 1
-            if self._tries[name] > TRIES:
+            if LATE not in str(failure) or self._tries[name] > TRIES:
+                failed.append(name)
                 continue
             self._tell(f"{name}: a Python process was late to come up; going on from the checkpoint")
-            time.sleep(PAUSE_S * self._tries[name])
-            self.by_name[name] = self._begin[name]()
+            self.start(name, self._begin[name])
+        return failed
 
     def stop(self) -> None:
         for query in self.by_name.values():

@@ -82,9 +82,8 @@ def _watch(pipeline: Pipeline, running: Queries, tell: Callable[[str], None]) ->
     """Until all are done or one failed; the status file is kept fresh, and rows that are left out are told of."""
     known = left_out.left_out(pipeline.state)
     while True:
-        running.mend()
+        failed = running.mend()
         queries = running.by_name
-        failed = [name for name, query in queries.items() if query.exception() is not None]
         active = [name for name, query in queries.items() if query.isActive]
         told = {name: told_of(query) for name, query in queries.items()}
         for name, query in queries.items():
