@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import alter
-from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange
+from tidelog.apis.altering import alter, told
+from tidelog.controller.configs import Change, Operation, ResourceChange
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -32,17 +32,6 @@ def handle(context: Context, request: AlterConfigsRequest) -> Promise[AlterConfi
         for resource in request.resources
     ]
 
-    def answer(outcomes: list[Outcome]) -> AlterConfigsResponse:
-        return AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=outcome.code,
-                    error_message=outcome.message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, outcome in zip(request.resources, outcomes, strict=True)
-            ]
-        )
-
-    return alter(context, changes, validate_only=request.validate_only).map(answer)
+    return alter(context, changes, validate_only=request.validate_only).map(
+        lambda outcomes: AlterConfigsResponse(responses=told(outcomes, changes, AlterConfigsResourceResponse))
+    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.apis.loggers import LOGGER_RESOURCE, alter_loggers
 from tidelog.controller.configs import Outcome, alter_configs, check_resources
 from tidelog.env.promise import Promise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tidelog.apis.context import Context
     from tidelog.controller.configs import ResourceChange
+
+T = TypeVar("T")
 
 
 def alter(context: Context, resources: list[ResourceChange], *, validate_only: bool) -> Promise[list[Outcome]]:
@@ -39,3 +43,16 @@ def alter(context: Context, resources: list[ResourceChange], *, validate_only: b
             image, kept, broker=services.config, node_id=services.node_id, validate_only=validate_only
         )
     ).map(merge)
+
+
+def told(outcomes: Sequence[Outcome], resources: Sequence[ResourceChange], make: Callable[..., T]) -> list[T]:
+    """The outcomes as an answer has them: `make` is its class for one resource."""
+    return [
+        make(
+            error_code=outcome.code,
+            error_message=outcome.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, outcome in zip(resources, outcomes, strict=True)
+    ]

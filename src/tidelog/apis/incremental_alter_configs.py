@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import alter
-from tidelog.controller.configs import Change, Outcome, ResourceChange
+from tidelog.apis.altering import alter, told
+from tidelog.controller.configs import Change, ResourceChange
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -30,17 +30,8 @@ def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Promise
         for resource in request.resources
     ]
 
-    def answer(outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:
-        return IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=outcome.code,
-                    error_message=outcome.message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, outcome in zip(request.resources, outcomes, strict=True)
-            ]
+    return alter(context, changes, validate_only=request.validate_only).map(
+        lambda outcomes: IncrementalAlterConfigsResponse(
+            responses=told(outcomes, changes, AlterConfigsResourceResponse)
         )
-
-    return alter(context, changes, validate_only=request.validate_only).map(answer)
+    )

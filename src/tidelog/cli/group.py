@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidelog.cli.deleting import delete_each
 from tidelog.cli.group_tables import (
     behind,
     change_rows,
@@ -170,15 +171,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     """
     from tidelog.client.groups import Groups
 
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)}, with the memory of what was consumed?", abort=True)
-    groups = Groups(bootstrap)
-    for name in names:
-        groups.delete(name)
-        if not as_json:
-            click.echo(f"Deleted group {name}.")
-    if as_json:
-        show_json({"deleted": list(names)})
+    question = f"Delete {', '.join(names)}, with the memory of what was consumed?"
+    delete_each("group", names, question, lambda: Groups(bootstrap).delete, yes=yes, as_json=as_json)
 
 
 def _where(to: str | None, shift: int | None) -> "Start | Shift":

@@ -1,10 +1,10 @@
 """`tidelog topic`: create, list, describe, alter, delete."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.deleting import delete_each
 from tidelog.cli.failure import pairs
 from tidelog.cli.options import bootstrap_option, json_option, topic_names
 from tidelog.cli.show import show_json, show_table
@@ -175,17 +175,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     """
     from tidelog.client import Admin
 
-    if not yes and sys.stdin.isatty():
-        click.confirm(
-            f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?", abort=True
-        )
-    admin = Admin(bootstrap)
-    for name in names:
-        admin.delete_topic(name)
-        if not as_json:
-            click.echo(f"Deleted topic {name}.")
-    if as_json:
-        show_json({"deleted": list(names)})
+    question = f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?"
+    delete_each("topic", names, question, lambda: Admin(bootstrap).delete_topic, yes=yes, as_json=as_json)
 
 
 def _joined(numbers: list[int]) -> str:
