@@ -36,13 +36,13 @@ def open_files(pid: int) -> int:
 def descendants(pid: int) -> Iterator[int]:
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return
     for thread in threads:
         try:
             with open(f"/proc/{pid}/task/{thread}/children") as file:
                 children = [int(child) for child in file.read().split()]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
         for child in children:
             yield child
@@ -58,6 +58,6 @@ def _rollup(pid: int) -> dict[str, int]:
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             rows = [line.split() for line in file.readlines()[1:]]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         return {}
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
