@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import Producer as TransactionalProducer
 
 from tidelog.cli.app import app
 from tidelog.client import Admin, Producer, read
@@ -89,6 +90,40 @@ def test_dead_letters_are_sent_back_once(broker: Broker) -> None:
     assert [(message.value, message.headers) for message in found] == [
         (b"%d" % number, [("mine", b"1")]) for number in range(3)
     ]
+
+
+def test_a_redrive_that_was_killed_is_taken_up_without_sending_twice(broker: Broker) -> None:
+    for topic, partitions in (("port", 3), ("port-dead", 1)):
+        Admin(broker.bootstrap).create_topic(topic, partitions)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(5):
+            headers = [("tidelog.topic", b"port"), ("tidelog.partition", b"%d" % (number % 3))]
+            producer.send("port-dead", b"%d" % number, headers=headers)
+    killed = TransactionalProducer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": "redrive-port-dead", "log_level": 0}
+    )
+    killed.init_transactions(10)
+    killed.begin_transaction()
+    for number in range(3):
+        killed.produce("port", b"%d" % number, partition=number)
+    killed.flush(10)  # sent, and no more: as after kill -9
+    assert tidelog("redrive", "port-dead", "-b", broker.bootstrap).output == "Sent 5 to port.\n"
+    found = list(read(broker.bootstrap, "port", stop_at_end=True, isolation_level="read_committed"))
+    assert sorted((each.partition, each.value) for each in found) == [
+        (0, b"0"),
+        (0, b"3"),
+        (1, b"1"),
+        (1, b"4"),
+        (2, b"2"),
+    ]
+    Admin(broker.bootstrap).delete_topic("port")
+    with Producer(broker.bootstrap) as producer:
+        producer.send("port-dead", b"6", headers=[("tidelog.topic", b"port")])
+        producer.send("port-dead", b"7")
+    result = tidelog("redrive", "port-dead", "-b", broker.bootstrap)
+    assert (result.exit_code, "there is no topic port" in result.output, "--to" in result.output) == (1, True, True)
+    result = tidelog("redrive", "port-dead", "--to", "tides-dead", "-b", broker.bootstrap)
+    assert "there is no topic tides-dead" in result.output
 
 
 def test_a_stretch_of_a_topic_is_replayed(broker: Broker) -> None:

@@ -123,8 +123,8 @@ def test_dropped_rows_are_told_of_and_a_schema_may_be_inferred(
     assert status is not None
     assert status["left_out"]["bad-rows"]["rows"] == 2
     assert [line for line in said if "decoded" in line] == [
-        f"bad: bad-rows: 1 row could not be decoded, dropped; the last was {topic}-0 offset 2: not JSON",
-        f"bad: bad-rows: 2 rows could not be decoded, dropped; the last was {topic}-0 offset 3: "
+        f"bad: bad-rows: 1 row could not be decoded, dropped; for example {topic}-0 offset 2: not JSON",
+        f"bad: bad-rows: 2 rows could not be decoded, dropped; for example {topic}-0 offset 3: "
         "not of the schema: id is no bigint",
     ]
 

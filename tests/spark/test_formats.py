@@ -115,7 +115,7 @@ partitions = 1
     found = sorted((json.loads(value or b"null") for value in values(broker, "out")), key=str)
     assert found == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": None, "name": None}]
     assert values(broker, "dead") == [b"\x09\x09\x09"]
-    assert "1 row could not be decoded, sent to dead; the last was in-0 offset 1: not Avro of the schema" in said
+    assert "1 row could not be decoded, sent to dead; for example in-0 offset 1: not Avro of the schema" in said
 
 
 def varint(number: int) -> bytes:

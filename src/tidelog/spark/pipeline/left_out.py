@@ -22,7 +22,7 @@ class LeftOut:
     @property
     def told(self) -> str:
         rows = f"{self.rows} {'row' if self.rows == 1 else 'rows'} {self.where}"
-        return f"{rows}; the last was {self.example}" if self.example else rows
+        return f"{rows}; for example {self.example}" if self.example else rows
 
 
 def add(state: Path, query: str, batch: int, rows: int, where: str, example: str) -> None:
