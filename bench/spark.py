@@ -17,7 +17,7 @@ from bench.spark_audit import audit
 from bench.spark_load import fill
 from bench.spark_stage import CONNECTOR, Stage
 
-ROWS = {100: 8_000_000, 1000: 1_000_000}
+ROWS = {100: 8_000_000, 1000: 4_000_000}
 WRITTEN_ROWS = 2_000_000
 PLAIN_SHARE = 8
 LATENCY_RECORDS = 20
@@ -56,8 +56,15 @@ def read(bench: Bench, name: str, *, how: str, value_bytes: int, plain: bool = F
     """`plain`: decoded by plain Python, as on a machine without a C compiler."""
     stage = _stage(bench, plain=plain)
     rows = bench.count(ROWS[value_bytes] // (PLAIN_SHARE if plain else 1))
-    topic = _filled(bench, stage, value_bytes, rows, PARTITIONS)
+    topic = _filled(stage, value_bytes, rows, PARTITIONS)
     return stage.measure(how, rows, form=FORMATS[name], topic=topic)
+
+
+def start(bench: Bench, name: str) -> Metrics:
+    """A stream over four rows: what starting one takes, which is part of every figure of AvailableNow."""
+    stage = _stage(bench)
+    topic = _filled(stage, 100, PARTITIONS, PARTITIONS)
+    return {"seconds": stage.ask("read-now", form=FORMATS[name], topic=topic, rows=PARTITIONS)["seconds"]}
 
 
 def write(bench: Bench, name: str, *, plain: bool = False) -> Metrics:
@@ -83,7 +90,7 @@ def memory(bench: Bench, name: str) -> Metrics:
     stage, found = _stage(bench), {}
     for size in MEMORY_BYTES:
         rows = bench.count(size // 1000)
-        topic = _filled(bench, stage, 1000, rows, 1)
+        topic = _filled(stage, 1000, rows, 1)
         with stage.watched() as seen:
             stage.ask("read-batch", form=FORMATS[name], topic=topic, rows=rows)
         found[f"worker_{size // 1_000_000}mb_mb"] = seen.worker_bytes / 1e6
@@ -114,7 +121,7 @@ def _stage(bench: Bench, *, plain: bool = False) -> Stage:
     return found
 
 
-def _filled(bench: Bench, stage: Stage, value_bytes: int, rows: int, partitions: int) -> str:
+def _filled(stage: Stage, value_bytes: int, rows: int, partitions: int) -> str:
     """A topic that is filled once a run."""
     name = f"rows-{value_bytes}-{rows}-{partitions}"
     if name not in stage.topics:
@@ -135,6 +142,7 @@ CASES = (
         for size, label in ((100, "100b"), (1000, "1kb"))
         for short, words in (("batch", "as a batch"), ("now", "as a stream (AvailableNow)"))
     ),
+    Case("spark-start", "a Spark stream (AvailableNow) over four rows", start, brokers=BOTH),
     Case(
         "spark-write-100b", "Spark writes 100 B rows, exactly once (the connector at least once)", write, brokers=BOTH
     ),
