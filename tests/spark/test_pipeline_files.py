@@ -1,6 +1,7 @@
 """Pipeline files: what is wrong is said with its line; what ships with Tidelog is right."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,32 @@ def test_the_state_of_another_pipeline_is_refused(tmp_path: Path) -> None:
     load(first).take_state()
     with pytest.raises(PipelineError, match=r"b.toml:2: .* holds the checkpoint of pipeline p"):
         load(second).take_state()
+
+
+def test_a_pipeline_runs_once_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(GOOD)
+    with (
+        load(file).hold_state(),
+        pytest.raises(
+            PipelineError, match=rf"p.toml:2: p runs already, as process {os.getpid()}, on .*: stop that one"
+        ),
+        load(file).hold_state(),
+    ):
+        pass
+    with load(file).hold_state():
+        pass
+
+
+def test_brokers_are_reached_as_the_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(GOOD + '\n[kafka]\n"security.protocol" = "SSL"\n"ssl.ca.location" = "ca.pem"\n')
+    made = load(file, "sea:9092")
+    assert made.kafka["kafka.security.protocol"] == "SSL"
+    assert made.kafka["kafka.bootstrap.servers"] == "sea:9092"
+    file.write_text(GOOD + '\n[kafka]\n"security.protocol" = "SASL_SSL"\n')
+    with pytest.raises(PipelineError, match=r"p.toml:23: security.protocol=SASL_SSL: SASL is not supported"):
+        load(file).reach(1)
 
 
 def test_lines_are_found_through_strings_and_arrays() -> None:

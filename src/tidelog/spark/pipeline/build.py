@@ -7,11 +7,12 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 
 from tidelog.client.start import Start
-from tidelog.rpc import Cluster, Options
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON, DecodeError, decoded, inferred
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.progress import write_file
 
+CHECK_PATIENCE_S = 10.0
+MAKE_PATIENCE_S = 60.0
 FILE_OPTIONS = {"csv": {"mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
 """Spark's own default makes nulls of what it can't read, and says nothing."""
 _PLACE = re.compile(r"line (\d+)")
@@ -19,7 +20,7 @@ _PLACE = re.compile(r"line (\d+)")
 
 def check_topics(pipeline: Pipeline) -> None:
     """Every topic that is named must be there; sinks may make theirs (`partitions`)."""
-    with Cluster(pipeline.bootstrap, Options(patience_s=10)) as cluster:
+    with pipeline.reach(CHECK_PATIENCE_S) as cluster:
         there = cluster.topics()
     for name, source in pipeline.sources.items():
         for topic in source.get("topics", ()):
@@ -42,7 +43,7 @@ def make_topics(pipeline: Pipeline) -> None:
     from tidelog.rpc.topics import create_topic
 
     sinks = [sink for _, sink in pipeline.sinks] + [pipeline.told.get("bad_rows", {})]
-    with Cluster(pipeline.bootstrap) as cluster:
+    with pipeline.reach(MAKE_PATIENCE_S) as cluster:
         there = cluster.topics()
         for sink in sinks:
             if "topic" in sink and sink["topic"] not in there:
@@ -139,10 +140,7 @@ def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], sta
             reading = reading.schema(source["schema"])
         path = source.get("path")
         return reading.load(_beside(pipeline, path)) if path else reading.load()
-    base = {
-        "kafka.bootstrap.servers": pipeline.bootstrap,
-        "failOnDataLoss": str(not source.get("ignore_loss", False)).lower(),
-    }
+    base = {**pipeline.kafka, "failOnDataLoss": str(not source.get("ignore_loss", False)).lower()}
     base |= {"subscribe": ",".join(source["topics"])} if "topics" in source else {"subscribePattern": source["pattern"]}
     if source.get("committed", True):
         base["kafka.isolation.level"] = "read_committed"

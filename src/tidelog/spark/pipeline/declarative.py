@@ -155,7 +155,7 @@ def _to_sink(name: str, format_name: str, options: dict[str, str], rows: Any) ->
 
 
 def _topic(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": pipeline.bootstrap, "topic": sink["topic"]}
+    return {**pipeline.kafka, "topic": sink["topic"]}
 
 
 def _plain(name: str) -> str:

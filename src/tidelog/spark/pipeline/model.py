@@ -1,11 +1,16 @@
 """A pipeline as it was read: what the file says, where its state lies, and who may use that."""
 
+import fcntl
 import json
+import os
 import secrets
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tidelog.rpc import Cluster, Options
 from tidelog.spark.pipeline.check import PipelineError, Problem, read_file, sink_name
 from tidelog.spark.pipeline.places import Path as KeyPath
 from tidelog.spark.pipeline.places import line_of
@@ -47,6 +52,40 @@ class Pipeline:
     def state_id(self) -> str:
         """What tells this state from one that is made anew: sinks know a repeated batch by it."""
         return json.loads((self.state / "pipeline.json").read_text())["id"]
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """How to reach the brokers, as options of sources and sinks."""
+        given = {f"kafka.{name}": value for name, value in self.told.get("kafka", {}).items()}
+        return {**given, "kafka.bootstrap.servers": self.bootstrap}
+
+    def reach(self, patience_s: float) -> Cluster:
+        """The brokers, for a call of the driver's own."""
+        try:
+            options = Options.from_kafka(self.told.get("kafka", {}))
+        except ValueError as error:
+            raise self.problem(("kafka",), str(error)) from None
+        return Cluster(self.bootstrap, replace(options, patience_s=patience_s))
+
+    @contextmanager
+    def hold_state(self) -> Generator[None]:
+        """Nobody else runs on the state's folder meanwhile: two would write each batch in turns."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                other = lock.read().strip() or "unknown"
+                raise self.problem(
+                    ("state",),
+                    f"{self.name} runs already, as process {other}, on {self.state}: stop that one first, or give this "
+                    "one a name and a folder of its own",
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
 
     def problem(self, path: KeyPath, text: str, below: int = 0) -> PipelineError:
         """An error at a key's line, or so many lines below it."""

@@ -34,6 +34,11 @@ def run(
 ) -> None:
     """Run until it is stopped; with `once` until everything that is there now is done. Raises what ends a query."""
     check_topics(pipeline)
+    with pipeline.hold_state():
+        _run(pipeline, spark, once, start, tell)
+
+
+def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, tell: Callable[[str], None]) -> None:
     pipeline.take_state()
     if start is not None and (pipeline.state / "checkpoints").exists():
         raise pipeline.problem(
@@ -70,7 +75,7 @@ def _warm(pipeline: Pipeline, spark: Any) -> None:
     """
     topics = [topic for source in pipeline.sources.values() for topic in source.get("topics", ())]
     if topics:
-        reading = spark.read.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
+        reading = spark.read.format("tidelog").options(**pipeline.kafka)
         reading.option("subscribe", topics[0]).option("endingTimestamp", "0").load().count()
 
 

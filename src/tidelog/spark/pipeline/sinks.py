@@ -94,7 +94,7 @@ def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: An
     options = sink.get("options", {})
     if "topic" in sink and mode == "append":
         made = records(rows, sink.get("key"))
-        writing = made.writeStream.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
+        writing = made.writeStream.format("tidelog").options(**pipeline.kafka)
         return writing.option("topic", sink["topic"]).options(**options)
     if sink.get("console"):
         return shown(rows).writeStream.format("console").option("truncate", "false").outputMode(mode)
@@ -128,7 +128,7 @@ def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, 
 
 
 def _write_topic(pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any, batch: int) -> None:
-    writing = made.write.format("tidelog").option("kafka.bootstrap.servers", pipeline.bootstrap)
+    writing = made.write.format("tidelog").options(**pipeline.kafka)
     writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
     writing.option("jobBatch", str(batch)).options(**sink.get("options", {})).mode("append").save()
 
