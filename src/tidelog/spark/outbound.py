@@ -133,10 +133,13 @@ class Outbound:
                 index = self._sticky % len(held) if key is None else self._native.murmur2(key, 0, len(key)) % len(held)
             target = held[index]
             named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
-            target.out.write(encode_record(Record(key=key, value=value, headers=named), target.count, 0))
-            target.count += 1
-            if len(target.out) >= self._options.batch_bytes:
+            record = Record(key=key, value=value, headers=named)
+            encoded = encode_record(record, target.count, 0)
+            if not target.has_room(len(encoded), self._options.batch_bytes):
                 self._send(topic, index, target)
+                encoded = encode_record(record, 0, 0)
+            target.out.write(encoded)
+            target.count += 1
 
     def _chosen(self, topic: str, rows: Any, names: list[str], count: int) -> bytes:
         if "partition" not in names:
@@ -153,7 +156,7 @@ class Outbound:
 
     def _send_full(self, topic: str, held: list[Any]) -> None:
         for index, each in enumerate(held):
-            if len(each.out) >= self._options.batch_bytes:
+            if each.full:
                 self._send(topic, index, each)
 
     def _send(self, topic: str, index: int, held: Any) -> None:

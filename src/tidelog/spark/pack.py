@@ -8,10 +8,11 @@ from mypy_extensions import i64, u8
 
 
 class Partitioned:
-    """The records gathered for one partition: `count` of them, since the last `taken`."""
+    """The records gathered for one partition: `count` of them, since the last `taken`; `full` when they are to go."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
+        self.full: bool = False
         self.out = BytesWriter()
 
     def taken(self) -> bytes:
@@ -19,7 +20,12 @@ class Partitioned:
         held = self.out.getvalue()
         self.out = BytesWriter()
         self.count = 0
+        self.full = False
         return held
+
+    def has_room(self, size: i64, bytes_max: i64) -> bool:
+        """Whether a record of about `size` bytes may join the others; one that is larger than all may be alone."""
+        return self.count == 0 or i64(len(self.out)) + size <= bytes_max
 
 
 def write_number(out: BytesWriter, number: i64) -> None:
@@ -80,7 +86,7 @@ def pack(
     sticky: i64,
     bytes_max: i64,
 ) -> i64:
-    """Add the rows from `first` on; the row to go on with, once a partition holds `bytes_max`.
+    """Add the rows from `first` on; the row to go on with, once a partition is full: it holds about `bytes_max`.
 
     `key_ends` are Arrow's offsets (one more than rows), `key_nulls` a byte a row or empty, `chosen` a partition a row
     (-1: by the key) or empty. Rows without a key go to partition `sticky`.
@@ -116,6 +122,9 @@ def pack(
             body += key_size
         if value_size > 0:
             body += value_size
+        if not target.has_room(body, bytes_max):
+            target.full = True
+            break
         write_number(out, body)
         write_i16_le(out, 0)  # attributes, and the time after the batch's
         write_number(out, target.count)
@@ -128,6 +137,4 @@ def pack(
         out.append(0)
         target.count += 1
         row += 1
-        if i64(len(out)) >= bytes_max:
-            break
     return row
