@@ -108,6 +108,7 @@ def write(folder: Path, topic: str, bad: str = "drop = true", schema: str = "id 
     return file
 
 
+@pytest.mark.long
 def test_dropped_rows_are_told_of_and_a_schema_may_be_inferred(
     spark: Any, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

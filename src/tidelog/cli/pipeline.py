@@ -52,6 +52,7 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
         raise KeyboardInterrupt
 
     with _told():
+        running.check_topics(made)  # before Spark starts, which takes a while
         spark = running.session(made, master)
         signal.signal(signal.SIGTERM, stop)  # what service managers send is Ctrl-C to us
         try:
@@ -86,6 +87,7 @@ def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_jso
             from tidelog.spark.pipeline import run as running
 
             with _told():
+                running.check_topics(made)
                 spark = running.session(made, "local[1]", log=False)
                 tables = running.check(made, spark)
             decoder = _decoder()

@@ -19,7 +19,7 @@ from tidelog.spark.progress import write_file
 WATCH_S = 0.5
 BAD_ROWS = "bad-rows"
 
-__all__ = ["NoSpark", "check", "found_in", "reason_of", "run", "session"]
+__all__ = ["NoSpark", "check", "check_topics", "found_in", "reason_of", "run", "session"]
 
 
 def check(pipeline: Pipeline, spark: Any) -> dict[str, list[str]]:
