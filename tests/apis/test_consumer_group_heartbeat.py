@@ -295,6 +295,15 @@ def test_a_group_that_is_not_there(port: Port) -> None:
 # ---- static members
 
 
+def test_a_static_member_that_rests_comes_back_under_the_same_id_too(port: Port) -> None:
+    """As a consumer does that unsubscribes and subscribes again; with other topics, so that all is assigned anew."""
+    port.topic("winds", 1)
+    port.join("a", "tides", instance_id="buoy")
+    assert port.beat("a", -2, instance_id="buoy").error_code == 0
+    again = port.join("a", "tides", "winds", instance_id="buoy")
+    assert (code(again), port.told(again)) == (ErrorCode.NONE, {"tides": [0, 1, 2, 3], "winds": [0]})
+
+
 def test_a_static_member_comes_back_without_a_rebalance(port: Port) -> None:
     port.join("a", "tides", instance_id="anchor")
     left = port.beat("a", -2, instance_id="anchor")

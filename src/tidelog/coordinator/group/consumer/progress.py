@@ -183,7 +183,7 @@ def _target(
     members = dict(group.members)
     members[after.id] = after
     inherits: dict[str, str] = {}
-    if found.replaces is not None:
+    if found.replaces is not None and found.replaces != after.id:  # one that rested may come back under its id
         del members[found.replaces]
         inherits[after.id] = found.replaces
     assignor = preferred_assignor(members, scene.terms.assignors[0])
