@@ -17,7 +17,7 @@ from typing import Any
 from tidelog.rpc import Cluster
 from tidelog.rpc.fetch import PartitionReader
 from tidelog.rpc.groups import committed_offset
-from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, list_offsets
+from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import (
     ENDED,
@@ -182,10 +182,10 @@ class Decisions:
             logger.info("%s: aborted %d transactions that were not chosen", self._sink, ended)
 
     def _producers(self, last: Standing) -> tuple[Producer, ...]:
-        """The transactions of the last decision."""
+        """The transactions of the last decision; its record is committed, since the offset that tells of it is."""
         if last.at < 0:
             return ()
-        for told, _ in self._records(last.at, last.at + 1):
+        for told, _ in self._records(last.at, last.at + 1, READ_UNCOMMITTED):
             return tuple(Producer(name, id, epoch) for name, id, epoch in told["transactions"])
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -198,15 +198,15 @@ class Decisions:
         last, place = NOTHING, (self._topic, 0)
         begin = list_offsets(self._cluster, {place: EARLIEST})[place].offset
         end = list_offsets(self._cluster, {place: LATEST})[place].offset
-        for told, at in self._records(begin, end):
+        for told, at in self._records(begin, end, READ_COMMITTED):
             last = Standing(told["batch"], told.get("term", 0), told.get("run", ""), at)
         return last
 
-    def _records(self, begin: int, end: int) -> Iterator[tuple[dict[str, Any], int]]:
+    def _records(self, begin: int, end: int, isolation: int) -> Iterator[tuple[dict[str, Any], int]]:
         """This sink's decisions in a range of the topic, and where they stand."""
         tries = EMPTY_FETCHES_MAX
         key = self._sink.encode()
-        for part in PartitionReader(self._cluster, self._topic, 0, begin, end, isolation=READ_COMMITTED):
+        for part in PartitionReader(self._cluster, self._topic, 0, begin, end, isolation=isolation):
             for header in iterate(part.records):
                 if (header.producer_id, header.base_offset) in part.aborted:  # one record is all that a transaction has
                     continue
@@ -242,7 +242,7 @@ class Decisions:
             self._driver = None
             with contextlib.suppress(Exception):  # or else readers of decisions wait until its time is over
                 end_transaction(self._cluster, driver, commit=False)
-            if isinstance(error, KafkaError) and error.code in FENCED:
+            if isinstance(error, KafkaError) and error.code in ENDED:  # by another driver, or since it took too long
                 raise Replaced(
                     f"batch {decision.batch} can't be decided: another driver of this query has taken over. This one "
                     "stops; start it again when the other is gone"
