@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from bench import compaction, groups, latency, life, spark, throughput, transactions
 from bench.case import Bench, Case, Metrics
 from bench.programs import BenchError
+from tidelog.wire.errors import KafkaError
 
 BROKER_CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
 CASES = (*BROKER_CASES, *spark.CASES)
@@ -61,7 +62,7 @@ def run_cases(
 def _run_round(bench: Bench, result: CaseResult, name: str, *, counts: bool) -> None:
     try:
         metrics = result.case.run(bench, name)
-    except (BenchError, KafkaException, subprocess.TimeoutExpired, TimeoutError, OSError) as error:
+    except (BenchError, KafkaError, KafkaException, subprocess.TimeoutExpired, TimeoutError, OSError) as error:
         result.failures[name] = str(error).strip()[-FAILURE_CHARACTERS:]
         return
     if counts:

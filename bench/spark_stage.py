@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,8 @@ class Stage:
         if player is None:
             return
         assert player.stdin is not None, "it was started with pipes"
-        player.stdin.close()
+        with suppress(BrokenPipeError):
+            player.stdin.close()
         try:
             player.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -114,6 +115,8 @@ class Stage:
         self.end_player()
 
     def _playing(self) -> subprocess.Popen[str]:
+        if self._player is not None and self._player.poll() is not None:
+            self.end_player()  # it died
         if self._player is None:
             self.work.mkdir(parents=True, exist_ok=True)
             environment = {**os.environ, "SPARK_LOCAL_DIRS": str(self.work), "SPARK_LOCAL_IP": "127.0.0.1"}
