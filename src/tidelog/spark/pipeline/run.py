@@ -86,13 +86,15 @@ def _bad_name(pipeline: Pipeline, source: str) -> str:
 def _watch(pipeline: Pipeline, running: Queries, tell: Callable[[str], None]) -> None:
     """Until all are done or one failed; the status file is kept fresh, and rows that are left out are told of."""
     known = left_out.left_out(pipeline.state)
+    seen: dict[str, int | None] = {}
     while True:
         failed = running.mend()
         queries = running.by_name
         active = [name for name, query in queries.items() if query.isActive]
         told = {name: told_of(query) for name, query in queries.items()}
-        for name, query in queries.items():
-            for batch, rows in late_rows(query):
+        for name in [name for name, each in told.items() if each.get("batch") != seen.get(name)]:
+            seen[name] = told[name].get("batch")
+            for batch, rows in late_rows(queries[name]):
                 left_out.add(pipeline.state, f"{name}-late", batch, rows, "came later than the watermark allows", "")
         outcome = "failed" if failed else "running" if active else "done"
         found = left_out.left_out(pipeline.state)
