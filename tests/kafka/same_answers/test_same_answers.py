@@ -102,6 +102,12 @@ def test_tidelog_gives_the_same_answers_to_a_mix_of_group_requests(tidelog: Tide
     compare(tidelog, kafkas, "group_mixed: turns", seed)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 42))
+def test_members_of_a_group_are_handed_the_same_partitions(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
+    compare(tidelog, kafkas, "group_hands: turns", seed)
+
+
 def test_every_served_api_is_asked_in_every_version(kafkas: Plays) -> None:
     asked: set[tuple[int, int]] = set()
     for name in SCRIPTS:

@@ -12,6 +12,7 @@ from tests.kafka.same_answers.scripts import (
     group_admin,
     group_classic,
     group_consumer,
+    group_hands,
     group_mixed,
     group_offsets,
     inspect,
@@ -37,7 +38,7 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 
 
 SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
-GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed)
+GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed, group_hands)
 SCRIPTS |= GROUPS
 SCRIPTS |= named(transactions)
 WALKING = named(records)
