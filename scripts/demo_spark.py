@@ -40,7 +40,7 @@ def main() -> int:
             f"and {len(UNREADABLE)} records that nobody can read, in {time.monotonic() - began:.1f} s."
         )
         console.rule("2. The pipeline: one file")
-        console.print(file.read_text(), style="dim", markup=False)
+        console.print(file.read_text(), style="dim", markup=False, soft_wrap=True)
         began = time.monotonic()
         command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(file), "--once"]
         done = subprocess.run([*command, "-b", broker.bootstrap], check=False)
