@@ -265,12 +265,21 @@ class _told:
             raise Failure("pipelines run on Spark, which is not installed", "pip install 'tidelog[spark]'")
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         from tidelog.rpc.errors import Unreachable
         from tidelog.spark.pipeline.check import PipelineError
         from tidelog.spark.pipeline.run import NoSpark
 
         if isinstance(error, PipelineError | NoSpark | Unreachable):
             raise Failure(str(error)) from None
+        if isinstance(error, Py4JError | PySparkException):
+            thrown: Any = getattr(error, "java_exception", None)
+            text = str(thrown if thrown is not None else error).strip().splitlines()[0]
+            raise Failure(
+                f"Spark can't do it: {text}", "`tidelog pipeline check` says more; so does Spark's log"
+            ) from None
         if isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError):
             raise Failure(str(error), "run it again to go on from there") from None
 

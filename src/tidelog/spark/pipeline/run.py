@@ -141,6 +141,8 @@ def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[st
 
 _RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout)\b(?::|$)")
 """The line of a traceback that names the error."""
+_MISSING_METHOD = re.compile(r"'[\w.$\[\]]+ [\w.$]+\.[\w<>$]+\(.*\)'$")
+"""All that Java says of a method that a class no longer has."""
 
 
 def reason_of(failure: Any) -> str:
@@ -150,6 +152,8 @@ def reason_of(failure: Any) -> str:
     told = [line for line in lines if line.startswith("tidelog.") and ": " in line]
     if told:
         return told[-1].partition(": ")[2].replace("set failOnDataLoss=false", "set ignore_loss = true in its source")
+    if lines and _MISSING_METHOD.match(lines[0]):
+        return f"a jar in [spark] is built for another version of Spark: it wants {lines[0]}"
     raised = [line for line in lines if _RAISED.match(line)]
     return raised[-1] if raised else lines[0] if lines else text
 
