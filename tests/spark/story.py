@@ -17,7 +17,8 @@ from tidelog.testing import Broker
 START_S = 300  # a busy machine takes a minute to start a JVM
 BUCKETS = 7
 INPUT_PARTITIONS = 3
-LATE = ("failed to connect back", "CANNOT_OPEN_SOCKET")
+MEND_BY_ITSELF = ("failed to connect back", "CANNOT_OPEN_SOCKET", "Python worker exited unexpectedly")
+"""What ends a driver on a busy machine, or when one of its Python processes is killed: people start it again."""
 RESTARTS_MAX = 10
 INJECTED = Path(__file__).parent / "injected"
 FILE = """
@@ -140,12 +141,12 @@ class Story:
             time.sleep(0.05)
 
     def alive(self) -> bool:
-        """Whether the driver runs; one for which a busy machine was too slow is started again, as people do."""
+        """Whether the driver runs; one that ended for want of a Python process is started again."""
         assert self.driver is not None
         if self.driver.poll() is None:
             return True
-        late = self.driver.returncode and any(word in self.log() for word in LATE)
-        if late and self.restarts < RESTARTS_MAX:
+        wanting = self.driver.returncode and any(words in self.log() for words in MEND_BY_ITSELF)
+        if wanting and self.restarts < RESTARTS_MAX:
             self.restarts += 1
             self._again()
             return True

@@ -38,7 +38,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def story(tmp_path: Path, broker: Broker) -> Iterator[Story]:
-    story = Story(tmp_path, broker, RECORDS)
+    story = Story(tmp_path, broker, RECORDS, "local[2,4]")  # a task may fail, as on a cluster
     story.fill()
     yield story
     if story.driver is not None and story.driver.poll() is None:
