@@ -432,6 +432,16 @@ def test_read_committed_stops_before_an_open_transaction(broker: Harbour) -> Non
     assert (bases(found), found.last_stable_offset, aborted(found)) == ([0, 1, 2], 1, None)
 
 
+def test_of_a_batch_that_is_larger_than_the_limit_no_aborted_transactions_are_told(broker: Harbour) -> None:
+    for partition in range(3):
+        fill(broker, 1, partition)
+    parts = [part(), part(partition=1, max_bytes=SIZE - 1), part(partition=2, max_bytes=0), part(1)]
+    found = answered(fetch(broker, *parts[:3], isolation_level=COMMITTED))
+    assert [(len(one.records), aborted(one)) for one in found] == [(SIZE, []), (0, None), (0, [])]
+    found = answered(fetch(broker, *parts[1:], isolation_level=COMMITTED))
+    assert [(len(one.records), aborted(one)) for one in found] == [(SIZE, []), (0, []), (0, [])]
+
+
 def test_what_was_deleted_of_an_open_transaction_is_not_where_read_committed_stops(broker: Harbour) -> None:
     """Else a consumer would be sent below the log's start, and from there back, until the transaction ends."""
     in_order(broker, in_transaction(b"a", producer_id=7))

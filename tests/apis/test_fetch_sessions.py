@@ -164,7 +164,16 @@ def test_a_busy_partition_does_not_starve_the_others(broker: Harbour, consumer: 
                 order.append(index)
                 positions[index] = bases[-1] + 1
                 parts = [("tide", index, positions[index])]
-    assert order == [0, 1, 2] * 3
+    assert order == [0, 0, 1, 2, 0, 1, 2, 0, 1], "as in Kafka, the first answer moves nobody to the end"
+
+
+@pytest.mark.parametrize("version", [12, 16])
+def test_a_session_may_begin_with_nothing_and_forgets_nothing_then(broker: Harbour, version: int) -> None:
+    consumer = Consumer(broker, version)
+    assert consumer.told() == []
+    assert sessions(broker) == 1
+    consumer = Consumer(broker, version)
+    assert [index for _, index, _, _ in consumer.told(("tide", 1, 0), forget=(("tide", 1),))] == [1]
 
 
 def test_errors_are_told_every_time_and_once_they_are_gone_the_state_is(broker: Harbour, consumer: Consumer) -> None:

@@ -119,7 +119,7 @@ class _Fetch:
             response = FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
             return frame(context.version, context.correlation_id, response)
         if session is not None:
-            news = [(key, data) for key, data in answered if session.news(key, data) or self._tells_all]
+            news = [(key, data) for key, data in answered if session.news(key, data, first=self._tells_all)]
         else:
             news = answered
         response = FetchResponse(

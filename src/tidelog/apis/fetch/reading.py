@@ -133,13 +133,14 @@ class Reading:
         if self._replica_id >= 0 and self._replica_id not in partition.image.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         records = log_slice = None
+        limit = min(asked.partition_max_bytes, self._budget)
         diverging = None
         if asked.last_fetched_epoch > NO_EPOCH:
             diverging = self._diverging(partition, asked)
         if diverging is None:
             log_slice = partition.read(
                 asked.fetch_offset,
-                min(asked.partition_max_bytes, self._budget),
+                limit,
                 committed=self._committed,
                 at_least_one=self._need_one,
             )
@@ -157,6 +158,8 @@ class Reading:
             aborted_transactions=[] if self._committed else None,
             records=b"" if records is None else records,
         )
+        if log_slice is None and limit > 0 and asked.fetch_offset < partition.last_stable_offset:
+            answered.aborted_transactions = None  # a batch that is larger than the limit: as in Kafka, none are told
         if diverging is not None:
             answered.diverging_epoch = diverging
             self.urgent = True

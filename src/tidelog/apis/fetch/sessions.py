@@ -2,7 +2,8 @@
 
 A full fetch (epoch 0) opens a session, -1 asks for none, any other epoch goes on with one. An answer in a session names
 only partitions that have something to say: data, an error, a moved high watermark or log start. Partitions that had
-data go to the end of the session's order, so that a busy one can't starve the others. Sessions are bounded by
+data go to the end of the session's order, so that a busy one can't starve the others (not so with the first answer,
+as in Kafka). Sessions are bounded by
 `max.incremental.fetch.session.cache.slots`; one idle for `min.incremental.fetch.session.eviction.ms` makes room.
 """
 
@@ -44,27 +45,30 @@ class Session:
         self.names: dict[bytes, str] = {}  # of the topics that were found by their ids
         self.told: dict[Key, tuple[int, int]] = {}  # high watermark and log start
 
-    def update(self, request: FetchRequest) -> None:
+    def add(self, request: FetchRequest) -> None:
+        """What it names is fetched from now on."""
         for topic in request.topics:
             name = topic.topic_id if self.by_id else topic.topic
             for partition in topic.partitions:
                 self.partitions[name, partition.partition] = partition
+
+    def forget(self, request: FetchRequest) -> None:
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if self.by_id else topic.topic
             for index in topic.partitions:
                 self.partitions.pop((name, index), None)
                 self.told.pop((name, index), None)
 
-    def news(self, key: Key, answered: Answered) -> bool:
-        """Whether the client has to be told of this answer; remembers that it was."""
+    def news(self, key: Key, answered: Answered, *, first: bool) -> bool:
+        """Whether the client has to be told of this answer; remembers that it was. `first`: it opens the session."""
         told = (answered.high_watermark, answered.log_start_offset)
         changed = self.told.get(key) != told
         # After an error the client is told the partition's state again, once the error has gone.
         self.told[key] = (-1, told[1]) if answered.error_code else told
         has_data = bool(answered.records)
-        if has_data and key in self.partitions:
+        if has_data and not first and key in self.partitions:
             self.partitions[key] = self.partitions.pop(key)
-        return has_data or changed or answered.error_code != 0 or answered.diverging_epoch.epoch >= 0
+        return first or has_data or changed or answered.error_code != 0 or answered.diverging_epoch.epoch >= 0
 
 
 class FetchSessions:
@@ -96,7 +100,8 @@ class FetchSessions:
         if session.by_id != (version >= IDS_FROM):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._partitions -= len(session.partitions)
-        session.update(request)
+        session.add(request)
+        session.forget(request)
         self._partitions += len(session.partitions)
         if self._partitions > PARTITIONS_MAX:
             self._drop(session.id)
@@ -110,8 +115,6 @@ class FetchSessions:
         return session
 
     def _open(self, request: FetchRequest, version: int) -> Session | None:
-        if not request.topics:
-            return None
         now_ms = self._env.clock.now_ms()
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
@@ -125,7 +128,7 @@ class FetchSessions:
             if session_id not in self._sessions:
                 break
         session = Session(session_id, by_id=version >= IDS_FROM, now_ms=now_ms)
-        session.update(request)
+        session.add(request)
         self._partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
