@@ -104,6 +104,12 @@ def test_tidelog_gives_the_same_answers_to_a_mix_of_group_requests(tidelog: Tide
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 42))
+def test_fetch_sessions_tell_the_same(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
+    compare(tidelog, kafkas, "fetch_sessions: turns", seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 42))
 def test_members_of_a_group_are_handed_the_same_partitions(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
     compare(tidelog, kafkas, "group_hands: turns", seed)
 

@@ -8,6 +8,7 @@ from tests.kafka.same_answers.scripts import (
     admin,
     configs,
     fetch,
+    fetch_sessions,
     frames,
     group_admin,
     group_classic,
@@ -37,7 +38,7 @@ def named(*modules: ModuleType) -> dict[str, Script]:
     }
 
 
-SCRIPTS = named(produce, sequences, fetch, offsets, admin, configs, inspect, frames, mixed)
+SCRIPTS = named(produce, sequences, fetch, fetch_sessions, offsets, admin, configs, inspect, frames, mixed)
 GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed, group_hands)
 SCRIPTS |= GROUPS
 SCRIPTS |= named(transactions)
