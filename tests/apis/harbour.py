@@ -78,7 +78,7 @@ class Asked:
         if answer is None:
             return
         parts = answer if isinstance(answer, list) else [answer]
-        whole = b"".join(part if isinstance(part, bytes) else bytes(part.view()) for part in parts)
+        whole = b"".join(bytes(part if isinstance(part, (bytes, memoryview)) else part.view()) for part in parts)
         assert struct.unpack_from(">i", whole)[0] == len(whole) - 4, "the frame's length is wrong"
         self.frame = whole[4:]
 

@@ -54,6 +54,9 @@ class Host:
             return self.late[name]
         return None if kind == b"none" else framed(name)
 
+    def dispatch_run(self, buffer, start, end):
+        return None
+
     def wait_for_buffers(self, connection) -> None:
         self.waiting.append(connection)
 

@@ -77,8 +77,10 @@ _read_i32 = Struct(">i").unpack_from
 # Header tags, transactional id, acks, timeout, number of topics + 1, length of the topic's name + 1.
 _HEAD = Struct(">BBhiBB")
 _NAME_AT = _HEAD.size
-_LENGTH_AT = _NAME_AT - 1
-_KEY_BYTES = _NAME_AT + 4  # and the name's length: the name has a byte less; then one partition and its index
+NAME_LENGTH_AT = _NAME_AT - 1
+KEY_BYTES = _NAME_AT + 4  # and the name's length: the name has a byte less; then one partition and its index
+# All that, as one, and the first three bytes of the batch's length; by the byte that has the name's length.
+_READ_START = [Struct(f">{KEY_BYTES + name_bytes}sBBB").unpack_from for name_bytes in range(0x80)]
 _FRAME = Struct(">iiB")
 
 
@@ -101,32 +103,16 @@ class ProducePath:
         if not FLEXIBLE_FROM <= version < IDS_FROM:
             return NotImplemented
         try:
-            # Everything up to the batch is the same each time a client writes to this partition.
-            after: int = pos + _KEY_BYTES + buffer[pos + _LENGTH_AT]
-            key = buffer[pos:after].tobytes()
-            target = self._targets.get(key)
-            if target is None:
-                target = self._find(key)
-                if target is None:
-                    return NotImplemented
-            size: int = buffer[after]
-            after += 1
-            if size > 127:
-                second: int = buffer[after]
-                after += 1
-                size += (second - 1) << 7
-                if second > 127:
-                    third: int = buffer[after]
-                    after += 1
-                    size += (third - 1) << 14
-                    if third > 127:
-                        size, after = _rest_of_uvarint(buffer, size, after)
+            found = locate(buffer, pos, end)
         except (StructError, IndexError):
             return NotImplemented
-        stop = after + size - 1
-        if stop + 3 != end or buffer[stop] or buffer[stop + 1] or buffer[stop + 2]:
+        if found is None:
             return NotImplemented
-        if size <= HEADER_BYTES or buffer[after + ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
+        key, after, stop = found
+        target = self._targets.get(key) or self._find(key)
+        if target is None:
+            return NotImplemented
+        if stop - after < HEADER_BYTES or buffer[after + ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG:
             return NotImplemented
         partition, index, acks, timeout_ms, middle, pack, frame_bytes = target
         try:
@@ -147,7 +133,11 @@ class ProducePath:
             answer = _LateAck(partition, next_offset, base, time_ms, target, correlation_id)
             self._deadlines.add(timeout_ms, answer)
             return answer
-        return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.log_start, _TAIL)
+        return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.log_start, TAIL)
+
+    def target(self, key: bytes) -> Target | None:
+        """Whom a frame with this key concerns. None: not for this path."""
+        return self._targets.get(key) or self._find(key)
 
     def _find(self, key: bytes) -> Target | None:
         """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
@@ -155,7 +145,7 @@ class ProducePath:
         # A null transactional id is a 0. A name's length of two bytes would be above 127.
         if tags or transactional or topics != 2 or not 0 < name_bytes < 128 or not -1 <= acks <= 1:
             return None
-        behind = _LENGTH_AT + name_bytes
+        behind = NAME_LENGTH_AT + name_bytes
         if key[behind] != 2:  # one partition
             return None
         name, index = key[_NAME_AT:behind], _read_i32(key, behind + 1)[0]
@@ -167,9 +157,9 @@ class ProducePath:
         except (KafkaError, UnicodeDecodeError):
             return None
         # Header tags, one topic, its name, one partition, its index, no error.
-        middle = b"\0\x02" + key[_LENGTH_AT:] + b"\0\0"
+        middle = b"\0\x02" + key[NAME_LENGTH_AT:] + b"\0\0"
         # Length, correlation id, what is always the same, base offset, append time, log start, what is always the same.
-        layout = Struct(f">ii{len(middle)}sqqq{len(_TAIL)}s")
+        layout = Struct(f">ii{len(middle)}sqqq{len(TAIL)}s")
         if len(self._targets) >= TARGETS_MAX:
             self._targets.clear()
         target = (partition, index, acks, timeout_ms, middle, layout.pack, layout.size - 4)
@@ -178,7 +168,30 @@ class ProducePath:
 
 
 # No record errors, no message, tags of the partition and of the topic, throttle time, tags.
-_TAIL = b"\1\0\0\0" + bytes(4) + b"\0"
+TAIL = b"\1\0\0\0" + bytes(4) + b"\0"
+
+
+def locate(buffer: memoryview, pos: int, end: int) -> tuple[bytes, int, int] | None:
+    """What a frame whose header ends at `pos` has up to its batch, and from where to where the batch is.
+
+    Everything up to the batch is the same each time a client writes to a partition. None where the frame doesn't end as
+    one with a single batch does; raises struct.error and IndexError where that can't be told.
+    """
+    name_bytes: int = buffer[pos + NAME_LENGTH_AT]
+    key, size, second, third = _READ_START[name_bytes](buffer, pos)
+    after = pos + KEY_BYTES + 1 + name_bytes
+    if size > 127:
+        size += (second - 1) << 7
+        after += 1
+        if second > 127:
+            size += (third - 1) << 14
+            after += 1
+            if third > 127:
+                size, after = _rest_of_uvarint(buffer, size, after)
+    stop = after + size - 1
+    if stop + 3 != end or buffer[stop] or buffer[stop + 1] or buffer[stop + 2]:  # tags: there are none
+        return None
+    return key, after, stop
 
 
 def _rest_of_uvarint(buffer: memoryview, value: int, pos: int) -> tuple[int, int]:
@@ -246,7 +259,7 @@ class _LateAck:
         if code:
             base = time_ms = log_start = -1
             middle = middle[:-2] + int(code).to_bytes(2)
-        slot.complete(pack(frame_bytes, self._correlation_id, middle, base, time_ms, log_start, _TAIL))
+        slot.complete(pack(frame_bytes, self._correlation_id, middle, base, time_ms, log_start, TAIL))
 
 
 # -- the general way

@@ -11,6 +11,7 @@ An index is only ever a shortcut: whatever is wrong with one, it is built again 
 from array import array
 from bisect import bisect_left, bisect_right
 from struct import Struct
+from sys import byteorder
 
 OFFSET_ENTRY = Struct(">II")
 TIME_ENTRY = Struct(">qI")
@@ -106,9 +107,12 @@ class OffsetIndex:
     def unsaved(self) -> tuple[int, bytes]:
         """(where in the file, the bytes) of the entries that it lacks."""
         first = self.saved
-        pack = OFFSET_ENTRY.pack
-        entries = zip(self.offsets[first:], self.positions[first:], strict=True)
-        return first * OFFSET_ENTRY_BYTES, b"".join([pack(offset, position) for offset, position in entries])
+        offsets = self.offsets[first:]
+        entries = array("I", bytes(len(offsets) * OFFSET_ENTRY_BYTES))
+        entries[::2], entries[1::2] = offsets, self.positions[first:]
+        if byteorder == "little":
+            entries.byteswap()
+        return first * OFFSET_ENTRY_BYTES, entries.tobytes()
 
     def load(self, data: bytes, log_bytes: int) -> bool:
         """Take over the file's entries. False where it is damaged: entries that don't rise, half an entry.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.log.append_run import append_run
 from tidelog.replica.waiters import AckQueue, FetchWaiter
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -33,6 +34,7 @@ class Partition:
         "_commit",
         "_fetches",
         "_node_id",
+        "_only_here",
         "_wake_later",
         "deleted",
         "epoch_start",
@@ -65,6 +67,7 @@ class Partition:
         self.log = log
         self.deleted = False
         self._node_id = node_id
+        self._only_here = (node_id,)
         self._commit = commit
         self._wake_later = wake_later
         self._acks: AckQueue | None = None
@@ -138,6 +141,24 @@ class Partition:
             self.advance()
         return appended
 
+    def append_run(self, buffer: memoryview, ranges: list[tuple[int, int]], now_ms: int) -> list[int] | None:
+        """Append plain batches with one write, where all are acknowledged then; their base offsets.
+
+        None: nothing was appended, and `append` tells for each by itself what there is to tell.
+        """
+        log = self.log
+        if (
+            self.leader != self._node_id
+            or log.offline is not None
+            or self.isr != self._only_here
+            or log.config.min_insync_replicas > 1
+        ):
+            return None
+        bases = append_run(log, buffer, ranges, self.leader_epoch, now_ms)
+        if bases is not None:
+            self.advance()
+        return bases
+
     def append_own(self, data: memoryview, epoch: int, now_ms: int) -> int:
         """Append a batch of this broker's own, offsets and epoch set, while it leads in `epoch`; the next offset."""
         log = self.log
@@ -170,13 +191,14 @@ class Partition:
 
     def advance(self) -> None:
         """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
-        if self.isr != (self._node_id,) or (self.log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
+        log = self.log
+        if self.isr != self._only_here or (log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
             return
-        durable_end = self.log.durable_end
+        durable_end = log.durable_end
         if durable_end <= self.high_watermark:
             return
-        self.high_watermark = self.log.high_watermark = durable_end
-        producers = self.log._producers  # those not loaded yet will be as of this end
+        self.high_watermark = log.high_watermark = durable_end
+        producers = log._producers  # those not loaded yet will be as of this end
         if producers is not None and producers.first_unstable >= 0:
             producers.advance_high_watermark(durable_end)
         if self._acks:

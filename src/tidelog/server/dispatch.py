@@ -17,6 +17,7 @@ from tidelog.apis import SERVED, handler
 from tidelog.apis.context import Context, Services
 from tidelog.apis.fetch.path import FetchPath
 from tidelog.apis.produce import ProducePath
+from tidelog.apis.produce_run import ProduceRun
 from tidelog.env.promise import Promise
 from tidelog.server.answers import Answer, Late, Slot
 from tidelog.wire.codec import decoder, encoder
@@ -84,7 +85,9 @@ class Dispatch:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._apis: dict[tuple[int, int], _Api] = {}
-        self._produce = ProducePath(services).handle_frame
+        produce = ProducePath(services)
+        self._produce = produce.handle_frame
+        self.handle_run = ProduceRun(services, produce).handle
         self._fetch = FetchPath(services, self._general).handle_frame
 
     def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
