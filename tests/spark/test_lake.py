@@ -12,6 +12,7 @@ from tidelog.spark.pipeline.lake_files import Writer
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
 
 
+@pytest.mark.long
 def test_a_table_keeps_the_newest_by_its_own_time_and_columns_that_came_later(spark: Any, tmp_path: Path) -> None:
     def put(rows: list[tuple[Any, ...]], columns: str, writer: str = "w1", buckets: int = 2) -> int:
         table = spark.createDataFrame(rows, columns).selectExpr("*", "to_timestamp(at_text) as at").drop("at_text")
