@@ -1,6 +1,7 @@
 """The same pipeline file through Spark Connect: the driver is a server's, and the same rows come out."""
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from tests.spark import orders
 from tests.spark.conftest import JVM_TIMEOUT_S, java
+from tidelog.client import read
 from tidelog.testing import Broker
 
 pyarrow = pytest.importorskip("pyarrow.parquet", reason="needs pip install tidelog[spark]")
@@ -76,6 +78,37 @@ def test_a_server_behind_connect_gives_the_rows_that_must_come_out(server: str, 
         assert done.returncode == 0, done.stderr[-3000:]
         lake = pyarrow.read_table(tmp_path / "lake").to_pylist()
         assert orders.result(broker.bootstrap, lake) == orders.expected()
+
+
+INFERRED = """
+name = "orders"
+state = "state"
+
+[source.orders]
+topics = ["orders"]
+decode = "json"
+schema = "infer"
+
+[[sink]]
+from = "orders"
+topic = "copied"
+key = "customer"
+partitions = 1
+
+[bad_rows]
+topic = "dead"
+partitions = 1
+"""
+
+
+def test_a_schema_is_inferred_through_connect(server: str, tmp_path: Path) -> None:
+    (tmp_path / "orders.toml").write_text(INFERRED)
+    with Broker(orders.SETTINGS) as broker:
+        orders.fill(broker.bootstrap)
+        done = orders.run(tmp_path, broker.bootstrap, server)
+        assert done.returncode == 0, done.stderr[-3000:]
+        copied = [json.loads(each.value or b"{}") for each in read(broker.bootstrap, "copied", stop_at_end=True)]
+    assert sorted(copied, key=lambda row: row["id"]) == list(orders.rows())
 
 
 def test_sql_that_is_wrong_is_said_with_its_line_before_anything_runs(server: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from tidelog.spark.pipeline.queries import LATE, TRIES, Queries
 
 
@@ -60,3 +62,24 @@ def test_it_is_tried_for_as_long_as_it_comes_on() -> None:
     slow = [Query(LATE, batches=1) for _ in range(3 * TRIES)]
     running.start("lake", beginning(*slow))
     assert [running.mend() for _ in range(3 * TRIES - 1)] == [[]] * (3 * TRIES - 1)
+
+
+def test_a_start_that_fails_by_itself_is_tried_again_and_not_for_ever() -> None:
+    well = Query(None)
+    left = [well, OSError(LATE), OSError(LATE)]
+
+    def begin() -> Query:
+        got = left.pop()
+        if isinstance(got, Exception):
+            raise got
+        return got
+
+    running = Queries(lambda text: None)
+    running.start("lake", begin)
+    assert running.by_name == {"lake": well}
+    left += [OSError("the disk is full")]
+    with pytest.raises(OSError, match="the disk is full"):
+        running.start("lake", begin)
+    left += [OSError(LATE) for _ in range(TRIES)]
+    with pytest.raises(RuntimeError, match=f"lake: {LATE} {TRIES} times"):
+        running.start("lake", begin)

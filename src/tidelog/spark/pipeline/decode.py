@@ -51,7 +51,7 @@ def inferred(sample: Any) -> str:
     if not texts:
         raise DecodeError("schema = 'infer': the topics hold no values to infer it from; write the schema down")
     spark = sample.sparkSession
-    found = spark.read.json(spark.sparkContext.parallelize(texts))
+    found = spark.read.json(spark.createDataFrame([(text,) for text in texts], "value string"))
     names = [name for name in found.columns if name != "_corrupt_record"]
     if not names:
         raise DecodeError("schema = 'infer': the values are not JSON objects")

@@ -27,10 +27,21 @@ class Queries:
     def start(self, name: str, begin: Callable[[], Any]) -> None:
         """Start one, and wait until it is up; not for long, and not for it to do anything."""
         self._begin[name] = begin
-        query = self.by_name[name] = begin()
+        query = self.by_name[name] = self._begun(name)
         deadline = time.monotonic() + UP_S
         while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < deadline:
             time.sleep(POLL_S)
+
+    def _begun(self, name: str) -> Any:
+        """A query that was begun. Through Spark Connect it is the start itself that fails."""
+        for _ in range(TRIES):
+            try:
+                return self._begin[name]()
+            except Exception as error:
+                if LATE not in str(error):
+                    raise
+                self._tell(f"{name}: a Python process was late to come up; starting again")
+        raise RuntimeError(f"{name}: {LATE} {TRIES} times: this machine has too much to do")
 
     def mend(self) -> list[str]:
         """Start those again whose Python process came up too late: five times, and anew once a batch was done.
