@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tidelog.spark.pipeline import queries
 from tidelog.spark.pipeline.queries import LATE, TRIES, Queries
 
 
@@ -64,7 +65,8 @@ def test_it_is_tried_for_as_long_as_it_comes_on() -> None:
     assert [running.mend() for _ in range(3 * TRIES - 1)] == [[]] * (3 * TRIES - 1)
 
 
-def test_a_start_that_fails_by_itself_is_tried_again_and_not_for_ever() -> None:
+def test_a_start_that_fails_by_itself_is_tried_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAUSE_S", 0.0)
     well = Query(None)
     left = [well, OSError(LATE), OSError(LATE)]
 

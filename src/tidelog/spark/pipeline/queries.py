@@ -13,6 +13,7 @@ LATE = "Python worker failed to connect back"
 TRIES = 5
 UP_S = 15.0
 POLL_S = 0.05
+PAUSE_S = 3.0
 
 
 class Queries:
@@ -34,13 +35,14 @@ class Queries:
 
     def _begun(self, name: str) -> Any:
         """A query that was begun. Through Spark Connect it is the start itself that fails."""
-        for _ in range(TRIES):
+        for number in range(1, TRIES + 1):
             try:
                 return self._begin[name]()
             except Exception as error:
                 if LATE not in str(error):
                     raise
-                self._tell(f"{name}: a Python process was late to come up; starting again")
+            self._tell(f"{name}: a Python process was late to come up; starting again")
+            time.sleep(number * PAUSE_S)  # the queries that run already may be done with what keeps the machine busy
         raise RuntimeError(f"{name}: {LATE} {TRIES} times: this machine has too much to do")
 
     def mend(self) -> list[str]:
