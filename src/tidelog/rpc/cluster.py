@@ -17,6 +17,7 @@ from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 T = TypeVar("T")
 
 TOPICS_MAX = 100_000
+COORDINATORS_MAX = 10_000
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 logger = logging.getLogger("tidelog.rpc")
 
@@ -46,6 +47,7 @@ class Cluster:
         self._tls = self.options.tls_context()
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
         self._open: dict[Address, Connection] = {}
 
     def __enter__(self) -> "Cluster":
@@ -90,10 +92,14 @@ class Cluster:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return self.connection(address), known
 
-    def broker(self, node_id: int, host: str, port: int) -> Connection:
-        """A connection to a broker that was named in an answer."""
-        self._brokers[node_id] = Address(host, port)
-        return self.connection(self._brokers[node_id])
+    def coordinator(self, kind: int, key: str, find: Callable[[], Address]) -> Connection:
+        """A connection to whoever coordinates a group or a transactional id: as it was found, until something fails."""
+        address = self._coordinators.get((kind, key))
+        if address is None:
+            if len(self._coordinators) >= COORDINATORS_MAX:
+                self._coordinators.clear()
+            address = self._coordinators[kind, key] = find()
+        return self.connection(address)
 
     def brokers(self) -> list[tuple[int, Connection]]:
         """A connection to each broker of the cluster, by its id."""
@@ -123,8 +129,9 @@ class Cluster:
         return found
 
     def forget(self) -> None:
-        """Ask anew for leaders on the next use."""
+        """Ask anew for leaders and coordinators on the next use."""
         self._topics.clear()
+        self._coordinators.clear()
 
     def drop(self, address: object) -> None:
         """Let go of a connection that broke."""

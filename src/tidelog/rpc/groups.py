@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tidelog.rpc.address import Address
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.offsets import Place
@@ -24,11 +25,15 @@ _COMMIT_VERSION_MAX = 9  # v10 names topics by id
 
 def coordinator(cluster: Cluster, key: str, kind: int = GROUP) -> Connection:
     """A connection to the coordinator of a group or a transactional id."""
-    request = FindCoordinatorRequest(key=key, key_type=kind)
-    response = cluster.any().ask(request, FindCoordinatorResponse, _BY_KEY_VERSION_MAX)
-    if response.error_code:
-        raise KafkaError(ErrorCode(response.error_code), response.error_message or f"the coordinator of {key}")
-    return cluster.broker(response.node_id, response.host, response.port)
+
+    def find() -> Address:
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        response = cluster.any().ask(request, FindCoordinatorResponse, _BY_KEY_VERSION_MAX)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code), response.error_message or f"the coordinator of {key}")
+        return Address(response.host, response.port)
+
+    return cluster.coordinator(kind, key, find)
 
 
 def committed_offset(cluster: Cluster, group: str, place: Place, *, stable: bool = True) -> tuple[int, str] | None:
