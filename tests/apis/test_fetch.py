@@ -487,6 +487,22 @@ def test_the_aborted_list_names_those_whose_records_are_in_the_answer(broker: Ha
     assert (found.error_code, aborted(found)) == (0, [])
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_damaged_transaction_index_is_a_storage_error_for_who_needs_it(fast: bool) -> None:
+    broker = Harbour()
+    broker.make_topic("tide", 2)
+    in_order(broker, in_transaction(b"a", producer_id=7), marker(7, commit=False))
+    broker.wait(broker.broker.stop())
+    broker.disk.release_locks()
+    path = "/data/tide-0/00000000000000000000.txnindex"
+    broker.disk.write_whole(path, b"\0\x07" + broker.disk.read_whole(path)[2:])
+    broker = Harbour(disk=broker.disk, fast=fast)
+    for parts in ([part()], [part(), part(partition=1)]):
+        found = answered(fetch(broker, *parts, isolation_level=COMMITTED))[0]
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert bases(answered(fetch(broker))[0]) == [0, 1], "who reads everything doesn't need it"
+
+
 def test_a_marker_that_is_not_durable_yet_ends_nothing(broker: Harbour) -> None:
     in_order(broker, in_transaction(b"a", producer_id=7))
     broker.hold_syncs()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import recovery, search
+from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.names import SNAPSHOT, partition_folder, segment_stem
 from tidelog.log.scan import BadBatch, locate
@@ -423,3 +424,5 @@ class _Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError | BadBatch):
             raise self._log.read_failed(error) from error
+        if isinstance(error, AbortedIndexError):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
