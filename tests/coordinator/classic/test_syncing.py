@@ -191,3 +191,11 @@ def test_asking_for_an_assignment_twice_leaves_nobody_without_an_answer() -> Non
     assert crew.answers[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     crew.sync(leader, assignments={follower: b"p1"})
     assert crew.answers[second].assignment == b"p1"
+
+
+def test_the_log_names_a_few_of_those_that_the_leader_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    crew, (leader, *_) = completing(*(f"m{number:02d}" for number in range(40)))
+    crew.sync(leader)
+    [said] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert said.endswith("and 35 more; they get an empty assignment")
+    assert len(said) < 200

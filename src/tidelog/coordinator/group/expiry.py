@@ -42,7 +42,8 @@ def begin(coordinator: GroupCoordinator, shard: GroupShard) -> None:
 
     def look() -> None:
         sweep(shard, lambda state, group_id, now_ms: _expired(coordinator, shard, state, group_id, now_ms))
-        again()
+        if shard.leads:  # what it wrote may have shown that the log is gone
+            again()
 
     def again() -> None:
         shard.schedule(coordinator.config.offsets_retention_check_interval_ms / 1000, look)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tidelog.coordinator.group.classic.effects import Answer, Effect, Emptied, Moment, Write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import NEVER
+from tidelog.coordinator.group.classic.member import NEVER, some
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.coordinator.group.classic.rebalance import (
     Limits,
@@ -111,6 +111,6 @@ def _expire_sessions(group: LiveClassicGroup, limits: Limits, now: Moment, out: 
         log.info("group %s: nothing heard of %s, it is taken out", group.group_id, member.member_id)
         drop(group, member, out)
     if group.phase in IN_GENERATION:
-        prepare(group, ", ".join(member.member_id for member in gone) + " not heard of", limits, now, out)
+        prepare(group, some([member.member_id for member in gone]) + " not heard of", limits, now, out)
     else:
         complete_if_joined(group, now, out, even_at_first=True)

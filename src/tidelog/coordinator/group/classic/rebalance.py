@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidelog.coordinator.group.classic import answers, records
 from tidelog.coordinator.group.classic.effects import Answer, Effect, Emptied, Moment, Write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import NEVER, LiveMember
+from tidelog.coordinator.group.classic.member import NEVER, LiveMember, some
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupResponse
@@ -81,9 +81,7 @@ def complete_join(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> No
     for member in late:
         group.remove(member)
     if late:
-        log.info(
-            "group %s goes on without %s: not joined in time", group.group_id, ", ".join(m.member_id for m in late)
-        )
+        log.info("group %s goes on without %s: not joined in time", group.group_id, some([m.member_id for m in late]))
     if group.members and not _elect_leader(group):
         log.warning("group %s: no member joined in time; it waits until sessions end", group.group_id)
         group.initial_left_ms = None
@@ -148,7 +146,7 @@ def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: l
         return
     for member in late:
         drop(group, member, out)
-    names = ", ".join(member.member_id for member in late)
+    names = some([member.member_id for member in late])
     prepare(group, f"{names} did not sync in time", limits, now, out)
 
 

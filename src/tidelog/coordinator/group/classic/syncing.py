@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tidelog.coordinator.group.classic import answers, records
 from tidelog.coordinator.group.classic.effects import Answer, Assigned, Effect, Moment, Write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import NEVER, LiveMember
+from tidelog.coordinator.group.classic.member import NEVER, LiveMember, some
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.coordinator.group.classic.rebalance import Limits, forget_assignments, prepare, release_sync
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -85,7 +85,7 @@ def _assign(group: LiveClassicGroup, request: Sync, out: list[Effect]) -> None:
             "group %s, generation %d: the leader left out %s; they get an empty assignment",
             group.group_id,
             group.generation,
-            ", ".join(forgotten),
+            some(forgotten),
         )
     out.append(Write(records.metadata(group, assignments), Assigned(group.generation, assignments)))
 

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.config.group import GROUP_RESOURCE
+from tidelog.coordinator.group.classic.member import some
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
@@ -163,11 +164,11 @@ def _take_out(
 
     promise = shard.submit(decide)
     if promise.error is not None:
-        log.warning("group %s: %s could not be taken out: %s", group_id, ", ".join(late), promise.error)
+        log.warning("group %s: %s could not be taken out: %s", group_id, some(late), promise.error)
         live.wake_by(now_s + RETRY_S)
         return
     if gone.members:
-        log.info("group %s goes on without %s: not heard of in time", group_id, ", ".join(gone.members))
+        log.info("group %s goes on without %s: not heard of in time", group_id, some(gone.members))
     _keep_watching(shard, group_id, live, late)
     departed(coordinator, shard, group_id, gone)
 
