@@ -95,8 +95,8 @@ def _partitions(count: int) -> str:
 CASES = (
     _produce("1 KB", 1000, 1, 400_000),
     _produce("1 KB", 1000, 8, 400_000),
-    _produce("100 B", 100, 1, 2_000_000),
-    _produce("100 B", 100, 8, 2_000_000),
+    _produce("100 B", 100, 1, 4_000_000),
+    _produce("100 B", 100, 8, 4_000_000),
     Case(
         "produce-16kb-raw",
         "produce requests of 16 KB",

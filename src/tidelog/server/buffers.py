@@ -38,8 +38,13 @@ class Buffers:
 
     def lend_ready(self, frame_bytes: int) -> memoryview | None:
         """A buffer for all of such a frame, where the pool has one and memory isn't short."""
-        whole = _power_of_two(frame_bytes)
-        return self._lend(whole) if self._pool.get(whole) and not self.exhausted() else None
+        whole = 1 << (frame_bytes - 1).bit_length()
+        free = self._pool.get(whole)
+        if not free or 0 < self.bytes_max <= self.lent_bytes:
+            return None
+        self.lent_bytes += whole
+        self._pooled_bytes -= whole
+        return free.pop()
 
     def grow(self, buffer: memoryview, filled: int, frame_bytes: int) -> memoryview:
         """A larger buffer with the same first `filled` bytes; the old one is taken back."""
