@@ -223,6 +223,24 @@ def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch_also_when_it
     assert txn.init(resume=True) == ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("versions", [CLASSIC, SECOND])
+def test_a_producer_that_goes_on_with_a_transaction_open_has_it_aborted_and_the_next_epoch(
+    harbour: Harbour, versions: dict[str, int]
+) -> None:
+    txn = Txn(harbour, versions=versions)
+    txn.init()
+    if versions is CLASSIC:
+        assert txn.add("accounts", 0) == 0
+    assert txn.send("accounts", b"a") == 0
+    before = txn.id, txn.epoch
+    assert txn.init(resume=True) == 0
+    assert (txn.id, txn.epoch) == (before[0], before[1] + 1)
+    other = Txn(harbour, versions=versions)
+    other.init()
+    assert txn.init(resume=True) == ErrorCode.PRODUCER_FENCED
+    assert read_committed(harbour, "accounts") == []
+
+
 def test_when_the_epochs_are_used_up_there_is_a_new_producer_id(harbour: Harbour) -> None:
     txn = Txn(harbour, versions=SECOND)
     txn.init()

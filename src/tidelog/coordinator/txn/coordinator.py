@@ -18,14 +18,14 @@ from tidelog.coordinator.shards import Shards
 from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, TransactionShard, TransactionShards
 from tidelog.coordinator.txn.deadlines import Deadlines
-from tidelog.coordinator.txn.decide import EndAsked, InitAsked, Initialised, Producer
+from tidelog.coordinator.txn.decide import NO_PRODUCER, EndAsked, InitAsked, Initialised, Producer
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.live import TransactionsLive
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.coordinator.txn.replay import fold, in_version
 from tidelog.coordinator.txn.state import (
     ENDING,
-    NO_EPOCH,
+    EPOCH_BUMPS_FROM,
     NO_TIMEOUT_MS,
     Status,
     TopicPartition,
@@ -124,14 +124,18 @@ class TransactionCoordinator:
         self, asked: InitAsked, shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
     ) -> tuple[Sequence[Entry], Initialised]:
         known = state.transactions.get(asked.transactional_id)
-        last_epoch = NO_EPOCH
-        if known is not None:
-            present = Producer(known.producer_id, known.producer_epoch)
-            last_epoch = shard.live.last_epoch(asked.transactional_id, present)
+        present = NO_PRODUCER if known is None else Producer(known.producer_id, known.producer_epoch)
+        last_epoch = shard.live.last_epoch(asked.transactional_id, present)
         asked = asked._replace(last_epoch=last_epoch, new_id=new_id)
-        entries, made = decide.init_producer_id(state, asked, now_ms, self._level())
+        level = self._level()
+        entries, made = decide.init_producer_id(state, asked, now_ms, level)
         if not made.aborts:
             shard.live.remember_epoch(asked.transactional_id, made.producer, made.last_epoch)
+        elif level >= EPOCH_BUMPS_FROM:
+            # The epoch in which the open transaction ends is the one that its producer may go on with, if nobody else
+            # does: often it is the one that asks here.
+            raised = Producer(present.id, present.epoch + 1)
+            shard.live.remember_epoch(asked.transactional_id, raised, present.epoch)
         return entries, made
 
     def add_partitions(
