@@ -23,6 +23,7 @@ from tests.kafka.same_answers.scripts import (
     records,
     sequences,
     transactions,
+    transactions_mixed,
 )
 from tests.kafka.same_answers.side import Side
 
@@ -41,6 +42,6 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 SCRIPTS = named(produce, sequences, fetch, fetch_sessions, offsets, admin, configs, inspect, frames, mixed)
 GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed, group_hands)
 SCRIPTS |= GROUPS
-SCRIPTS |= named(transactions)
+SCRIPTS |= named(transactions, transactions_mixed)
 WALKING = named(records)
 """Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""
