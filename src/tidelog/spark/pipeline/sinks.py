@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline import lake, left_out
+from tidelog.spark.pipeline.callback import each_batch
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON
 from tidelog.spark.pipeline.lake_files import Writer
 from tidelog.spark.pipeline.model import Pipeline
@@ -54,7 +55,7 @@ def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> A
     def each(batch: Any, number: int) -> None:
         write_bad_rows(pipeline, name, batch, number)
 
-    return _started(pipeline, name, bad_rows(rows).writeStream.foreachBatch(each), once)
+    return _started(pipeline, name, bad_rows(rows).writeStream.foreachBatch(each_batch(each)), once)
 
 
 def bad_rows(rows: Any) -> Any:
@@ -109,7 +110,7 @@ def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: An
     def each(batch: Any, number: int) -> None:
         write_batch(pipeline, name, sink, batch, number)
 
-    return rows.writeStream.outputMode(mode).foreachBatch(each)
+    return rows.writeStream.outputMode(mode).foreachBatch(each_batch(each))
 
 
 def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:

@@ -1,0 +1,34 @@
+"""How a failed micro-batch is told to Spark."""
+
+import traceback
+
+import pytest
+
+from tidelog.spark.pipeline.callback import each_batch
+
+PATTERN = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+
+
+class Py4JJavaError(Exception):
+    __module__ = "py4j.protocol"
+
+
+def told(text: str) -> str:
+    def write(rows: object, batch: int) -> None:
+        raise Py4JJavaError(text)
+
+    with pytest.raises(RuntimeError) as caught:
+        each_batch(write)(None, 0)
+    return "".join(traceback.format_exception(caught.value))
+
+
+def test_a_long_failure_is_told_without_the_words_that_spark_recurses_on() -> None:
+    text = f"An error occurred while calling o1.save.\n{PATTERN} o2.save.\n: tidelog.spark.outbound.RowError: row 7\n"
+    said = told(text + "\tat org.apache.spark\n" * 1000)
+    assert PATTERN not in said
+    assert "RowError: row 7" in said
+
+
+def test_an_interruption_is_told_as_spark_looks_for_it() -> None:
+    said = told("An error occurred while calling o1.save.\n: java.lang.InterruptedException\n\tat java.base")
+    assert f"{PATTERN} a batch: java.lang.InterruptedException" in said
