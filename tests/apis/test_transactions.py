@@ -223,6 +223,21 @@ def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch_also_when_it
     assert txn.init(resume=True) == ErrorCode.PRODUCER_FENCED
 
 
+def test_what_comes_behind_a_batch_that_was_refused_is_refused_until_that_one_is_taken(harbour: Harbour) -> None:
+    """Two batches are under way, and the partition joins the transaction between them."""
+    txn = Txn(harbour)
+    txn.init()
+    assert txn.send("accounts", b"a", sequence=0) == ErrorCode.INVALID_TXN_STATE
+    assert txn.add("accounts", 0) == 0
+    assert txn.send("accounts", b"b", sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert txn.send("accounts", b"a", sequence=0) == 0
+    assert txn.send("accounts", b"b", sequence=1) == 0
+    assert txn.commit() == 0
+    assert read_committed(harbour, "accounts") == [b"a", b"b"]
+    assert txn.add("accounts", 0) == 0
+    assert txn.send("accounts", b"c", sequence=2) == 0, "of its last transaction nothing is left to wait for"
+
+
 @pytest.mark.parametrize("versions", [CLASSIC, SECOND])
 def test_a_producer_that_goes_on_with_a_transaction_open_has_it_aborted_and_the_next_epoch(
     harbour: Harbour, versions: dict[str, int]

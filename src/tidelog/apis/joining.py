@@ -46,11 +46,12 @@ _LATER = frozenset(
 
 
 class _First(NamedTuple):
-    """A partition where the transaction has nothing yet."""
+    """A partition where the transaction has nothing yet. `least`: the first sequence that the producer tried there."""
 
     place: Place
     partition: Partition
     sequence: int
+    least: int
 
 
 def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused]:
@@ -78,7 +79,8 @@ def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused
                 refused[place] = error
                 continue
             if partition is not None:
-                first.append(_First(place, partition, sequence))
+                least = partition.log.producers.least_tried(producer_id, epoch, sequence)
+                first.append(_First(place, partition, sequence, least))
     if not first:
         return refused
     assert producer is not None
@@ -119,6 +121,7 @@ def _ask(
             except KafkaError as error:
                 codes = dict.fromkeys(partitions, error.code)
             _refuse(context, first, codes, refused)
+        _refuse_out_of_turn(producer, first, refused)
         return refused
     answer: Promise[Refused] = Promise()
 
@@ -129,6 +132,7 @@ def _ask(
             return
         if error is not None:
             _refuse(context, first, dict.fromkeys(partitions, error.code), refused)
+        _refuse_out_of_turn(producer, first, refused)
         for one in first:
             if one.sequence and one.place not in refused and one.partition.log.producers.get(producer.id) is None:
                 refused[one.place] = KafkaError(
@@ -145,8 +149,19 @@ def _ask(
     return answer
 
 
+def _refuse_out_of_turn(producer: Producer, first: list[_First], refused: Refused) -> None:
+    """What comes behind a batch that wasn't taken: the producer sends both again, in order."""
+    for one in first:
+        if one.sequence > one.least and one.place not in refused:
+            refused[one.place] = KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer.id} sent sequence {one.sequence} to {one.partition.topic}-{one.partition.index}, "
+                f"but tried {one.least} before, which was refused",
+            )
+
+
 def _refuse(context: Context, first: list[_First], codes: dict[TopicPartition, ErrorCode], refused: Refused) -> None:
-    for place, partition, _ in first:
+    for place, partition, _, _ in first:
         code = codes[partition.topic, partition.index]
         if code:
             refused[place] = _as_produce_says(code, context.version)

@@ -19,6 +19,8 @@ WINDOW = 5
 """Batches remembered of each producer: as many as it may have in flight."""
 PRODUCERS_MAX = 100_000
 """Producers remembered in one partition; beyond it the longest idle ones are forgotten, a tenth at a time."""
+TRIED_MAX = 10_000
+"""Producers of one partition whose transaction hasn't begun yet; beyond it, what they tried is forgotten."""
 NO_EPOCH = -1
 EPOCH_MAX = 32_767
 RAISES_EPOCH = 2
@@ -81,7 +83,7 @@ class Producers:
     (-1: none); read-committed fetches stop there. `end` is the offset up to which batches were seen.
     """
 
-    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "end", "first_unstable")
+    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "_tried", "end", "first_unstable")
 
     def __init__(self, expiration_ms: int = 86_400_000) -> None:
         self._producers: dict[int, Producer] = {}
@@ -90,6 +92,7 @@ class Producers:
             tuple[int, int]
         ] = []  # (first offset, marker's offset) of those not yet below the high watermark
         self._expiration_ms = expiration_ms
+        self._tried: dict[int, tuple[int, int]] = {}  # epoch and least sequence of those who would begin a transaction
         self.first_unstable = -1
         self.end = 0
 
@@ -154,6 +157,21 @@ class Producers:
             f"producer {producer_id} sent sequence {base_sequence} where {expected} comes next",
         )
 
+    def least_tried(self, producer_id: int, epoch: int, sequence: int) -> int:
+        """A producer would begin its transaction here with `sequence`: the least one that it tried since its last.
+
+        Whether it may is asked of its coordinator, and batches that are under way together may be answered
+        differently: a later one must not come before an earlier one that was refused.
+        """
+        tried_epoch, least = self._tried.get(producer_id, (epoch, sequence))
+        if epoch < tried_epoch:  # of one that was fenced: it is refused anyway
+            return sequence
+        least = min(least, sequence) if tried_epoch == epoch else sequence
+        if len(self._tried) >= TRIED_MAX:
+            self._tried.clear()
+        self._tried[producer_id] = epoch, least
+        return least
+
     def record(
         self,
         producer_id: int,
@@ -181,6 +199,7 @@ class Producers:
         self.end = last_offset + 1
         if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
+            self._tried.pop(producer_id, None)
             insort(self._open, (base_offset, producer_id))
             self._find_first_unstable()
 
@@ -214,6 +233,7 @@ class Producers:
 
         The transaction stays unstable until `advance_high_watermark` passes the marker.
         """
+        self._tried.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._add(producer_id, Producer(epoch))

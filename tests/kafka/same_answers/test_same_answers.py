@@ -109,7 +109,7 @@ def test_fetch_sessions_tell_the_same(tidelog: Tidelog, kafkas: Plays, seed: int
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 30))
+@pytest.mark.parametrize("seed", range(2, 42))
 def test_transactions_end_the_same(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
     compare(tidelog, kafkas, "transactions_mixed: turns", seed)
 
