@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker
+from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker, produce_fields
 from tests.raw import build, request_class
 from tidelog.wire.codec import encoder
 from tidelog.wire.keys import ApiKey
@@ -170,6 +170,27 @@ def test_the_usual_request_takes_the_fast_path() -> None:
         for isolation in (0, 1):
             asked = broker.send(ApiKey.FETCH, version, fields(topic_id, isolation_level=isolation))
             assert len(asked.response.responses[0].partitions[0].records) == len(batch(b"a", b"b"))
+
+
+def test_a_small_piece_of_a_large_log_is_mapped_and_the_same_both_ways() -> None:
+    brokers = [Harbour(), Harbour(fast=False)]
+    for broker in brokers:
+        configs = {"tidelog.durability": "os", "index.interval.bytes": "1"}
+        topic_id = broker.make_topic("tides", 1, configs)
+        for n in range(20):
+            broker.send(ApiKey.PRODUCE, 10, produce_fields("tides", batch(b"x" * (10 + 3 * (n % 4)))))
+        answers = [
+            broker.send(ApiKey.FETCH, 16, fields(topic_id, {**part(offset), "partition_max_bytes": bound})).frame
+            for bound in (1, 90, 150, 400, 1 << 20)
+            for offset in range(20)
+        ]
+        records = b"".join(answer or b"" for answer in answers).replace(topic_id, b"")
+        if broker is brokers[0]:
+            mapped = records
+        else:
+            assert mapped == records
+    log = brokers[0].partition("tides").log
+    assert log.read_mapped(7, 150, log.log_end) is not None
 
 
 def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
