@@ -58,6 +58,7 @@ def test_a_project_reads_the_file_that_it_was_made_from(write: Callable[[str], P
         ),
         ('path = "lake"\nupsert_by = ["id"]', r"orders.toml:11: .*Declarative Pipelines have no upsert_by"),
         ('jdbc = "jdbc:x"\ntable = "t"', r"orders.toml:10: .*Declarative Pipelines have no jdbc"),
+        ("console = true\n[bad_rows]\ndrop = true", r"orders.toml:12: Declarative Pipelines count no rows"),
     ],
 )
 def test_what_can_not_be_declared_is_refused_with_its_line(

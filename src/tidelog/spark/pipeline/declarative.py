@@ -72,6 +72,11 @@ def declare(file: str | Path, bootstrap: str | None = None) -> None:
 
 def check_declarable(pipeline: Pipeline) -> None:
     """PipelineError at the first key for which Declarative Pipelines have nothing: they append rows, and no more."""
+    if pipeline.told.get("bad_rows", {}).get("drop"):
+        raise pipeline.problem(
+            ("bad_rows", "drop"),
+            "Declarative Pipelines count no rows that are left out: give bad_rows a topic in place of drop",
+        )
     for index, (name, sink) in enumerate(pipeline.sinks):
         path = ("sink", index)
         if sink.get("mode", "append") != "append":
