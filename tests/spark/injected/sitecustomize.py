@@ -1,8 +1,7 @@
 """Put into every Python process of a Spark by PYTHONPATH: stops the sink where a test wants it to be killed.
 
 `TIDELOG_TEST_STOP` is a JSON object: `step`, the number of the request to a broker, counted from the beginning of a
-commit, before which the driver's process stops for good; `marker`, the file that is made then; `straggle_s`, how long
-the first attempt of each stage's first task waits after it has written: `marker` is made when there is a second.
+commit, before which the driver's process stops for good; `marker`, the file that is made then.
 """
 
 import importlib.abc
@@ -45,25 +44,6 @@ def stop_in_commits(decisions: Any) -> None:
         setattr(decisions, name, stepping(getattr(decisions, name)))
 
 
-def straggle(sink: Any) -> None:
-    """The first attempt of a stage's first task is slow once it has written: Spark starts another beside it."""
-    from pyspark import TaskContext
-
-    send = sink._send
-
-    def slow(*args: Any) -> int:
-        rows = send(*args)
-        context = TaskContext.get()
-        if context is not None and context.partitionId() == 0:
-            if context.attemptNumber() == 0:
-                time.sleep(PLAN["straggle_s"])
-            else:
-                open(PLAN["marker"], "w").close()
-        return rows
-
-    sink._send = slow
-
-
 class Patching(importlib.abc.MetaPathFinder):
     """Finds these modules as anybody would, and changes them when they were loaded."""
 
@@ -86,9 +66,4 @@ class Patching(importlib.abc.MetaPathFinder):
 
 
 if PLAN:
-    patches: dict[str, Any] = {}
-    if "step" in PLAN:
-        patches["tidelog.spark.decisions"] = stop_in_commits
-    if "straggle_s" in PLAN:
-        patches["tidelog.spark.sink"] = straggle
-    sys.meta_path.insert(0, Patching(patches))
+    sys.meta_path.insert(0, Patching({"tidelog.spark.decisions": stop_in_commits}))
