@@ -6,7 +6,8 @@ with Standalone(tmp_path, workers=2, cores=1, memory="1g") as cluster:
     cluster.kill_executor(cluster.executors()[0])
 ```
 
-Everything listens on 127.0.0.1, on ports that the system chooses; everything that was started is ended by its id.
+Worker 0 is at 127.0.0.1, worker 1 at 127.0.0.2: Spark takes them for two hosts, and starts a second attempt of a slow
+task on another host only. Ports are those that the system chooses; everything that was started is ended by its id.
 """
 
 import contextlib
@@ -55,11 +56,20 @@ class Standalone:
     def __enter__(self) -> "Standalone":
         (self.folder / "local").mkdir(parents=True)
         try:
-            master = self._start("master", "master.Master", "--port", "0")
+            master = self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
             self.master_url = self._told("master", master, r"Starting Spark master at (spark://\S+)")
             for number in range(self._workers):
                 name = f"worker-{number}"
-                flags = ("--port", "0", *self._offer, "-d", str(self.folder / name), self.master_url)
+                flags = (
+                    "--host",
+                    f"127.0.0.{number + 1}",
+                    "--port",
+                    "0",
+                    *self._offer,
+                    "-d",
+                    str(self.folder / name),
+                    self.master_url,
+                )
                 self._start(name, "worker.Worker", *flags)
             for number, process in enumerate(self._running[1:]):
                 self._told(f"worker-{number}", process, r"Successfully registered with master (\S+)")
@@ -121,7 +131,7 @@ class Standalone:
 
     def _start(self, name: str, kind: str, *flags: str) -> "subprocess.Popen[bytes]":
         spark_class = str(Path(self.environment["SPARK_HOME"], "bin", "spark-class"))
-        command = [spark_class, f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", "--webui-port", "0", *flags]
+        command = [spark_class, f"org.apache.spark.deploy.{kind}", "--webui-port", "0", *flags]
         with open(self.folder / f"{name}.log", "wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
         self._running.append(process)

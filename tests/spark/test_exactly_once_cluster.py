@@ -1,4 +1,4 @@
-"""Exactly once on a real cluster whose executors are killed -9."""
+"""Exactly once on a real cluster: its executors are killed -9, and slow tasks are tried on another one meanwhile."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +42,32 @@ def test_executors_and_their_python_workers_are_killed(tmp_path: Path, broker: B
     finally:
         if story.driver is not None and story.driver.poll() is None:
             story.kill_driver()
+
+
+SPECULATION = """
+"spark.executor.memory" = "700m"
+"spark.speculation" = "true"
+"spark.speculation.interval" = "100ms"
+"spark.speculation.multiplier" = "1.1"
+"spark.speculation.quantile" = "0.5"
+"spark.speculation.minTaskRuntime" = "200ms"
+"""
+
+
+def test_slow_tasks_are_tried_twice_and_count_once(
+    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story(tmp_path, broker, RECORDS)
+    twice = tmp_path / "twice"
+    twice.mkdir()
+    for name, value in story.injected({"slow": str(twice)}).items():  # executors have what their workers have
+        monkeypatch.setenv(name, value)
+    with Standalone(tmp_path, workers=2, cores=2, memory="1g") as cluster:
+        story.master = cluster.master_url
+        story.environment = cluster.environment
+        story.write_file(spark=SPECULATION, source='options = { minPartitions = "4" }', batches=3)
+        story.fill()
+        story.finish()
+        assert len(list(twice.iterdir())) >= 3, "Spark tried no task twice"
+        story.check()
+        assert open_transactions(story) == []

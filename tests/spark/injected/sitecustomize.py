@@ -1,7 +1,9 @@
-"""Put into every Python process of a Spark by PYTHONPATH: stops the sink where a test wants it to be killed.
+"""Put into every Python process of a Spark by PYTHONPATH: stops the sink where a test wants it to be killed, or late.
 
 `TIDELOG_TEST_STOP` is a JSON object: `step`, the number of the request to a broker, counted from the beginning of a
-commit, before which the driver's process stops for good; `marker`, the file that is made then.
+commit, before which the driver's process stops for good; `marker`, the file that is made then. Or `slow`, a folder: the
+first attempt of each batch's first task waits, with everything written, until another attempt has done the same, which
+it notes there.
 """
 
 import importlib.abc
@@ -44,6 +46,30 @@ def stop_in_commits(decisions: Any) -> None:
         setattr(decisions, name, stepping(getattr(decisions, name)))
 
 
+def wait_for_another(sink: Any) -> None:
+    """A straggler on purpose: Spark starts a second attempt of a task that takes so much longer than others."""
+    send = sink._send
+
+    def late(outbound: Any, *args: Any) -> Any:
+        from pyspark import TaskContext
+
+        written = send(outbound, *args)
+        context = TaskContext.get()
+        if context is None or context.partitionId():
+            return written
+        again = os.path.join(PLAN["slow"], f"stage-{context.stageId()}")
+        if context.attemptNumber():
+            open(again, "w").close()
+        else:
+            deadline = time.monotonic() + 20
+            while not os.path.exists(again) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(1)  # so that the other one wins, and this one is late
+        return written
+
+    sink._send = late
+
+
 class Patching(importlib.abc.MetaPathFinder):
     """Finds these modules as anybody would, and changes them when they were loaded."""
 
@@ -66,4 +92,5 @@ class Patching(importlib.abc.MetaPathFinder):
 
 
 if PLAN:
-    sys.meta_path.insert(0, Patching({"tidelog.spark.decisions": stop_in_commits}))
+    patch = {"tidelog.spark.sink": wait_for_another} if "slow" in PLAN else {"tidelog.spark.decisions": stop_in_commits}
+    sys.meta_path.insert(0, Patching(patch))
