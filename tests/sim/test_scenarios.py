@@ -113,7 +113,9 @@ def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPa
 
 def test_a_fetch_session_that_keeps_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     news = Session.news
-    monkeypatch.setattr(Session, "news", lambda self, key, answered: news(self, key, answered) and key[1] != 1)
+    monkeypatch.setattr(
+        Session, "news", lambda self, key, answered, first: news(self, key, answered, first=first) and key[1] != 1
+    )
     assert "fetch sessions to see it all" in first_violation(KeptRun, DROP, 1)
 
 
