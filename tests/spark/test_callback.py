@@ -5,6 +5,7 @@ import traceback
 import pytest
 
 from tidelog.spark.pipeline.callback import each_batch
+from tidelog.spark.pipeline.run import reason_of
 
 PATTERN = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
@@ -32,3 +33,11 @@ def test_a_long_failure_is_told_without_the_words_that_spark_recurses_on() -> No
 def test_an_interruption_is_told_as_spark_looks_for_it() -> None:
     said = told("An error occurred while calling o1.save.\n: java.lang.InterruptedException\n\tat java.base")
     assert f"{PATTERN} a batch: java.lang.InterruptedException" in said
+
+
+def test_a_pipeline_that_fails_in_java_says_what_java_said() -> None:
+    said = told(
+        "An error occurred while calling o425.save.\n: org.apache.spark.SparkException: Python worker exited "
+        "unexpectedly (crashed).\n\tat org.apache.spark\nCaused by: java.io.EOFException\n"
+    )
+    assert reason_of(said) == "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."

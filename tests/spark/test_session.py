@@ -154,3 +154,16 @@ def test_what_only_the_server_can_set_is_refused_with_its_line(
 )
 def test_what_executors_lack_is_said_in_a_sentence(said: str, meant: str) -> None:
     assert _why(said).startswith(meant)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://h:1", "spark://h:1"),
+    ],
+)
+def test_a_task_is_tried_again_on_one_machine_too(given: str, used: str) -> None:
+    assert sessions._patient(given) == used

@@ -6,6 +6,7 @@ differ from this machine (cluster.py).
 
 import atexit
 import os
+import re
 import shutil
 import socket
 import sys
@@ -31,6 +32,8 @@ SQL = {
     "spark.sql.streaming.stopTimeout": "30s",
 }
 PARTITIONS = "spark.sql.shuffle.partitions"
+TRIES = 4
+"""Of a task, as on a cluster: on one machine Spark gives a query up with the first task that fails."""
 LOG = "spark.log"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -59,7 +62,7 @@ def session(pipeline: Pipeline, master: str | None, *, log: bool = True) -> Any:
     elif str(master).startswith("spark://"):
         _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
     told: dict[str, str] = pipeline.told.get("spark", {})
-    spark = _started(pipeline, master or "local[*]", {**_logging(pipeline, log), **told})
+    spark = _started(pipeline, _patient(master or "local[*]"), {**_logging(pipeline, log), **told})
     try:
         cores = os.cpu_count() or 1
         if not is_local(master):
@@ -80,6 +83,12 @@ def _logging(pipeline: Pipeline, log: bool) -> dict[str, str]:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     options = {"log4j2.configurationFile": LOG_SETTINGS.as_uri(), "tidelog.spark.log": folder / LOG}
     return {"spark.driver.defaultJavaOptions": " ".join(f'"-D{name}={value}"' for name, value in options.items())}
+
+
+def _patient(master: str) -> str:
+    """`local[2]` with the tries that a task has; any other master as it is."""
+    cores = re.fullmatch(r"local\[([^,\]]+)\]", master)
+    return f"local[{cores[1]},{TRIES}]" if cores else master
 
 
 def _started(pipeline: Pipeline, master: str, told: dict[str, str]) -> Any:
