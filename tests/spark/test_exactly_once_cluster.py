@@ -1,20 +1,21 @@
-"""Exactly once on a real cluster: its executors are killed -9, and slow tasks are tried on another one meanwhile."""
+"""Exactly once on a real cluster: its executors are killed -9, and slow tasks are tried on another one meanwhile.
+
+`TIDELOG_EXACTLY_ONCE_RECORDS` says with how many records, as in test_exactly_once.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.spark.standalone import Standalone
+from tests.spark.standalone import Standalone, kill
 from tests.spark.story import Story
-from tests.spark.test_exactly_once import broker, open_transactions
+from tests.spark.test_exactly_once import RECORDS, broker, open_transactions
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(3000)]
 
 __all__ = ["broker"]  # a fixture
-
-RECORDS = 20_000
 
 
 @pytest.fixture
@@ -23,18 +24,23 @@ def cluster(tmp_path: Path, broker: Broker) -> Iterator[Standalone]:
         yield cluster
 
 
-def test_executors_and_their_python_workers_are_killed(tmp_path: Path, broker: Broker, cluster: Standalone) -> None:
+def test_driver_executor_and_broker_are_killed_in_turn(tmp_path: Path, broker: Broker, cluster: Standalone) -> None:
     story = Story(tmp_path, broker, RECORDS, cluster.master_url)
     story.environment = cluster.environment
     story.write_file(spark='"spark.executor.memory" = "700m"', source='options = { minPartitions = "4" }')
     story.fill()
     try:
         story.start()
-        story.wait_for_batches()
+        story.wait_for_batches(2)
+        story.kill_driver()
+        story.start()
+        story.wait_for_batches(2)
         cluster.kill_executor(cluster.executors()[0])
-        story.wait_for_batches()
-        for pid in cluster.python_workers()[-1:]:
-            cluster.kill_executor(pid)
+        story.wait_for_batches(2)
+        story.broker.kill()
+        story.broker.start()
+        story.wait_for_batches(2)
+        kill(cluster.python_workers()[-1])
         story.kill_driver()
         story.finish()
         story.check()
