@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,9 +89,9 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     ("old", "new", "line", "said"),
     [
         ('decode = "json"', 'decod = "json"', 6, "unknown key decod; did you mean decode?"),
-        ('decode = "json"', 'decode = "xml"', 6, "source.orders.decode is 'xml', expected one of json, avro"),
+        ('decode = "json"', 'decode = "xml"', 6, 'source.orders.decode is "xml", expected one of "json", "avro"'),
         ('schema = "id long"', "", 6, "decode = 'json' needs a schema, or infer"),
-        ('topics = ["orders"]', "topics = 3", 5, "source.orders.topics is 3, expected a array"),
+        ('topics = ["orders"]', "topics = 3", 5, "source.orders.topics is 3, expected a list"),
         ('from = "big"', 'from = "bigg"', 17, "there is no table bigg; did you mean big?"),
         ('topic = "out"', "", 16, "a sink needs one of topic, path, jdbc, format, console; this one has none"),
         ('topic = "out"', 'topic = "out"\nupsert_by = ["id"]', 19, "upsert_by is for Parquet folders"),
@@ -99,13 +101,100 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ('name = "big"', 'name = "big"\ndedup = ["id"]', 11, "dedup keeps state for ever without a watermark"),
         ("[source.orders]", "[source.or-ders]", 4, "'or-ders' is no name of a table"),
         ('[bad_rows]\ntopic = "dead"', "", 6, "source orders: rows that can't be decoded need a place: add [bad_rows]"),
-        ('topic = "dead"', "drop = false", 21, "bad_rows.drop is False, expected one of true"),
+        ('topic = "dead"', "drop = false", 21, "bad_rows.drop is false, expected true"),
         ('topic = "dead"', 'topic = "dead"\ndrop = true', 20, "bad_rows needs one of topic and drop"),
+        ('topic = "dead"', "drop = true\npartitions = 1", 22, "partitions is for a topic; these rows are dropped"),
+        ('state = "state"', 'state = "s3a://b/state"', 2, "state is a folder of the local (or a mounted) file system"),
+        ("[[step]]", "[step]", 9, "expected a list: write [[step]] above each"),
+        ("[source.orders]", "[source]", 5, "expected a table: write [source.NAME] above its keys"),
+        ('name = "big"', 'name = "Orders"', 10, "there are two tables Orders"),
+        ('topics = ["orders"]', 'pattern = "("', 5, "'(' is no regular expression"),
+        ('topics = ["orders"]', 'topics = ["orders"]\npath = "x"', 6, "path is for files (format)"),
+        ('topics = ["orders"]', 'format = "csv"\nfrom = "2h"', 6, "from is for topics; csv has `options`"),
+        ('decode = "json"', 'decode = "text"', 7, "schema is for decode = 'json' or 'avro'; this source has 'text'"),
+        (
+            'schema = "id long"',
+            'schema = "id long"\nwatermark = "at 9 moons"',
+            8,
+            "Column and delay, as in: at 10 minu",
+        ),
+        ('schema = "id long"', 'schema = "id long"\nmax_rows = 0', 8, "max_rows is 0, expected at least 1"),
+        ('schema = "id long"', "options = { header = true }", 7, "header is true, expected text in quotes"),
+        ('topic = "out"', 'topic = "out"\npartition_by = ["id"]', 19, "partition_by is for Parquet folders (path)"),
+        ('topic = "out"', 'path = "lake"\nkey = "id"', 19, "key is for topics; this sink has path"),
+        ('topic = "out"', 'path = "lake"\nbuckets = 2', 19, "buckets is for tables that are upserted: add upsert_by"),
+        (
+            'topic = "out"',
+            'path = "lake"\nupsert_by = ["id"]\nbuckets = 5000',
+            20,
+            "expected at least 1 and at most 4096",
+        ),
+        ('topic = "out"', 'path = "lake"\nmode = "update"', 19, "add upsert_by to keep the newest"),
+        ('topic = "out"', 'path = "s3a://b/x"\ncompact_files = 9', 19, "compact_files needs a folder of the local"),
+        ('topic = "out"', 'format = "delta"\npath = "lake"', 16, "with format, where it writes to stands in `options`"),
+        ('topic = "out"', "console = false", 18, "sink.0.console is false, expected true"),
+        ('topic = "out"', 'topic = "bad-rows"', 16, "bad-rows is what a query for bad rows is called"),
+        ('topic = "out"', 'topic = "orders"', 18, "source orders reads orders too: its rows would go in a circle"),
+        ('topic = "dead"', 'topic = "orders"', 21, "source orders reads orders too"),
     ],
 )
 def test_problems_have_lines(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     found = problems(tmp_path, GOOD.replace(old, new))
     assert any(at == line and said in text for at, text in found), found
+
+
+def test_dead_letters_that_a_pattern_reads_again_are_found(tmp_path: Path) -> None:
+    found = problems(tmp_path, GOOD.replace('topics = ["orders"]', 'pattern = "ord.*|dead"'))
+    assert found == [
+        (21, "source orders reads dead too: its rows would go in a circle; write to another topic"),
+    ]
+
+
+def test_a_file_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_bytes(b'name = "p"\nstate = "\xff"\n')
+    with pytest.raises(PipelineError, match=r"p.toml:2: not UTF-8"):
+        read_file(file)
+
+
+def test_the_checker_knows_every_word_of_the_schema() -> None:
+    """It is our own, and small: a word of JSON Schema that it doesn't know would be let through without a look."""
+    known = {
+        "$schema",
+        "title",
+        "description",
+        "type",
+        "enum",
+        "pattern",
+        "minimum",
+        "maximum",
+        "minLength",
+        "minItems",
+    }
+    known |= {"minProperties", "required", "properties", "additionalProperties", "items"}
+
+    def words(shape: dict[str, Any]) -> Iterator[str]:
+        yield from shape
+        assert "pattern" not in shape or "description" in shape, f"what {shape} expects can't be said"
+        for part in [*shape.get("properties", {}).values(), shape.get("items"), shape.get("additionalProperties")]:
+            yield from words(part) if isinstance(part, dict) else ()
+
+    assert set(words(json.loads((TOP / "docs/pipelines/pipeline.schema.json").read_text()))) <= known
+
+
+def test_a_checkpoint_does_not_depend_on_where_its_sink_stands_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(GOOD + '[[sink]]\nfrom = "big"\nconsole = true\n[[sink]]\nfrom = "big"\nformat = "delta"\n')
+    assert [name for name, _ in load(file).sinks] == ["out", "console", "delta"]
+
+
+@pytest.mark.parametrize(
+    ("told", "sparks"), [("10s", "10 seconds"), ("500 ms", "500 milliseconds"), ("1 minute", "1 minute"), (None, None)]
+)
+def test_a_trigger_is_told_to_spark_in_its_own_words(tmp_path: Path, told: str | None, sparks: str | None) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text((f'trigger = "{told}"\n' if told else "") + GOOD)
+    assert load(file).trigger == sparks
 
 
 def test_the_state_of_another_pipeline_is_refused(tmp_path: Path) -> None:
@@ -149,3 +238,6 @@ def test_lines_are_found_through_strings_and_arrays() -> None:
     assert lines["step", 0, "sql"] == 11
     assert (lines["sink", 0, "topic"], lines["sink", 1, "console"]) == (18, 25)
     assert line_of(lines, ("sink", 1, "nothing", "here")) == 23
+    dotted = lines_of("# it's \"\"\"\nname = 'p'\nsource.orders.topics = ['a']\nsource.orders.decod = 'json'\n")
+    assert line_of(dotted, ("source", "orders", "decod")) == 4
+    assert line_of(dotted, ("source", "orders")) == 3

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.rpc import Cluster, Options
-from tidelog.spark.pipeline.check import PipelineError, Problem, read_file, sink_name
+from tidelog.spark.pipeline.check import PipelineError, Problem, read_file
+from tidelog.spark.pipeline.meaning import sink_name
 from tidelog.spark.pipeline.places import Path as KeyPath
 from tidelog.spark.pipeline.places import line_of
 from tidelog.spark.progress import write_file
 
+OWNER = "pipeline.json"
+"""Whose folder it is, below its state."""
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+SPARKS_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,15 @@ class Pipeline:
         return self.told.get("bad_rows", {}).get("topic")
 
     @property
+    def trigger(self) -> str | None:
+        """How often a micro-batch starts, in the only words that Spark knows for it."""
+        told = re.fullmatch(r"(\d+) *(\w+)", self.told.get("trigger", ""))
+        return f"{told[1]} {SPARKS_UNITS.get(told[2], told[2])}" if told else None
+
+    @property
     def state_id(self) -> str:
         """What tells this state from one that is made anew: sinks know a repeated batch by it."""
-        return json.loads((self.state / "pipeline.json").read_text())["id"]
+        return json.loads((self.state / OWNER).read_text())["id"]
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -99,20 +110,36 @@ class Pipeline:
     def streams(self) -> bool:
         return any(self.is_stream(name) for name in self.sources)
 
+    def is_watched(self, name: str) -> bool:
+        """Whether a source's bad rows come as a stream.
+
+        So they do, beside streams, for a table as well that is a topic: it is read anew with every batch, and bad rows
+        come to it meanwhile. One that ends somewhere has all of them already.
+        """
+        ends = any(option.lower().startswith("ending") for option in self.sources[name].get("options", {}))
+        return self.is_stream(name) or (self.streams and not ends)
+
     def take_state(self) -> None:
         """Make the state's folder, and refuse that of another pipeline."""
-        owner = self.state / "pipeline.json"
         mine = {"name": self.name, "file": str(self.file.resolve()), "id": secrets.token_hex(8)}
-        if owner.exists():
-            other = json.loads(owner.read_text())
+        other = self.check_state()
+        if other is not None:
             mine["id"] = other["id"]
-            if other["name"] != self.name:
-                raise self.problem(
-                    ("state",),
-                    f"{self.state} holds the checkpoint of pipeline {other['name']}; give this one a folder of its own",
-                )
         self.state.mkdir(parents=True, exist_ok=True)
-        write_file(owner, json.dumps(mine))
+        write_file(self.state / OWNER, json.dumps(mine), durable=True)
+
+    def check_state(self) -> dict[str, str] | None:
+        """What the state's folder says of its pipeline, if there is one; another's is refused."""
+        try:
+            other: dict[str, str] = json.loads((self.state / OWNER).read_text())
+        except FileNotFoundError:
+            return None
+        if other["name"] != self.name:
+            raise self.problem(
+                ("state",),
+                f"{self.state} holds the checkpoint of pipeline {other['name']}; give this one a folder of its own",
+            )
+        return other
 
 
 def load(file: Path, bootstrap: str | None = None) -> Pipeline:

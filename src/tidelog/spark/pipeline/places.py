@@ -34,7 +34,10 @@ def lines_of(text: str) -> dict[Path, int]:
         key = _KEY.match(line)
         if key:
             names = (key[1].strip("\"'"), *(part.strip() for part in key[2].split(".")[1:]))
-            found.setdefault((*table, *names), number)
+            for depth in range(1, len(names) + 1):
+                found.setdefault((*table, *names[:depth]), number)
+        if line.lstrip().startswith("#"):
+            continue
         for mark in ('"""', "'''"):
             if line.count(mark) % 2:
                 quote = mark
