@@ -65,3 +65,20 @@ def broker() -> Iterator[Broker]:
     settings = {"transaction.two.phase.commit.enable": True, "transaction.state.log.num.partitions": 4}
     with Broker(settings, offsets_topic_num_partitions=4) as broker:
         yield broker
+
+
+@pytest.fixture
+def own_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks and drivers of the sink that are processes of their own have connections of their own."""
+    from tidelog.rpc import Cluster, Options
+
+    made: list[Cluster] = []
+
+    def cluster_of(bootstrap: str, options: Options) -> Cluster:
+        made.append(Cluster(bootstrap, options))
+        return made[-1]
+
+    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
+    yield
+    for cluster in made:
+        cluster.close()

@@ -10,90 +10,33 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 import pyarrow
 
-from tidelog.client import Admin, read
+from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at, own
+from tidelog.client import read
 from tidelog.client.transactions import Transactions
-from tidelog.rpc import Cluster, Options
-from tidelog.rpc.transactions import Producer, end_transaction, open_transactions
+from tidelog.rpc import Cluster
+from tidelog.rpc.groups import commit_offsets
+from tidelog.rpc.transactions import end_transaction
 from tidelog.spark import decisions as module
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
 from tidelog.spark.producers import Attempt, Owner, Producers, owner_of, task_id
-from tidelog.spark.sink import Written, settle, write_rows
-from tidelog.spark.sink_options import SinkOptions, read_sink_options
+from tidelog.spark.sink import TopicWriter, Written, settle, write_rows
+from tidelog.spark.sink_options import read_sink_options
 from tidelog.testing import Broker
 from tidelog.wire.errors import KafkaError
 
 arrow: Any = pyarrow
-counter = iter(range(1000))
+pytestmark = pytest.mark.usefixtures("own_connections")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    settings = {
-        "transaction.two.phase.commit.enable": True,
-        "transaction.state.log.num.partitions": 2,
-        "transaction.max.timeout.ms": 20_000,
-    }
-    with Broker(settings, offsets_topic_num_partitions=2) as broker:
+    with Broker({**TWO_PHASE, "transaction.max.timeout.ms": 20_000}, offsets_topic_num_partitions=2) as broker:
         yield broker
-
-
-@pytest.fixture(autouse=True)
-def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tasks and drivers that are processes of their own have connections of their own."""
-    made: list[Cluster] = []
-
-    def cluster_of(bootstrap: str, options: Options) -> Cluster:
-        made.append(Cluster(bootstrap, options))
-        return made[-1]
-
-    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
-    yield
-    for cluster in made:
-        cluster.close()
-
-
-class Query:
-    """A query of its own: its tasks, its driver, and what readers see of it."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.sink = f"query-{next(counter)}"
-        self.topic = f"out-{self.sink}"
-        self.bootstrap = broker.bootstrap
-        Admin(broker.bootstrap).create_topic(self.topic, 2)
-        given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": self.topic}
-        self.options: SinkOptions = read_sink_options(given, streaming=True)
-        self.worker = Producers()
-
-    def task(self, batch: int, *values: bytes, run: str = "run", worker: Producers | None = None) -> Written:
-        table = arrow.record_batch({"key": list(values), "value": list(values)})
-        attempt = Attempt(self.sink, run, batch)
-        return write_rows(self.options, attempt, iter([table]), worker or self.worker)
-
-    def commit(self, batch: int, *written: Written) -> None:
-        settle(self.options, batch, list(written), commit=True)
-
-    def abort(self, batch: int, *written: Written) -> None:
-        settle(self.options, batch, list(written), commit=False)
-
-    def seen(self) -> list[bytes]:
-        """What a reader of committed records gets, up to the last stable offset."""
-        found = read(self.bootstrap, self.topic, stop_at_end=True, isolation_level="read_committed")
-        return sorted(message.value or b"" for message in found)
-
-    def open(self) -> list[str]:
-        with Cluster(self.bootstrap) as cluster:
-            found = open_transactions(cluster, lambda name: f"-{self.sink}-task-" in name)
-        return [each.transactional_id or "" for each in found]
-
-    def ids(self) -> list[str]:
-        """The transactional ids of its tasks that the coordinator knows."""
-        with Transactions(self.bootstrap) as transactions:
-            return [each.name for each in transactions.all() if f"-{self.sink}-task-" in each.name]
 
 
 @pytest.fixture
 def query(broker: Broker) -> Query:
-    return Query(broker)
+    return Query(broker.bootstrap)
 
 
 def test_nothing_is_seen_before_the_commit_and_everything_after(query: Query) -> None:
@@ -163,8 +106,17 @@ def test_a_task_that_ends_after_its_batch_was_decided_aborts_itself(query: Query
         yield arrow.record_batch({"value": [b"a"]})
         query.commit(0, query.task(0, b"a"))  # another attempt of it won, and the driver has swept
 
-    late = write_rows(query.options, Attempt(query.sink, "run", 0), slow(), Producers())
+    late = query.write(0, slow(), worker=Producers())
     assert (late.producer, query.seen(), query.open()) == (None, [b"a"], [])
+
+
+def test_a_task_that_ends_after_its_batch_was_aborted_aborts_itself(query: Query) -> None:
+    def slow() -> Iterator[Any]:
+        yield arrow.record_batch({"value": [b"a"]})
+        query.abort(0, query.task(0, b"a"))  # another task of the batch failed
+
+    late = query.write(0, slow(), worker=Producers())
+    assert (late.producer, query.seen(), query.open()) == (None, [], [])
 
 
 def test_a_late_attempt_that_is_killed_is_swept_by_the_next_commit(query: Query) -> None:
@@ -177,7 +129,7 @@ def test_a_late_attempt_that_is_killed_is_swept_by_the_next_commit(query: Query)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tidelog.spark.sink._abandon", lambda *_: None)
         with pytest.raises(Killed):
-            write_rows(query.options, Attempt(query.sink, "run", 0), killed(), Producers())
+            query.write(0, killed(), worker=Producers())
     query.commit(1, query.task(1, b"b"))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
@@ -254,6 +206,41 @@ def test_what_is_decided_is_not_aborted_though_the_commit_failed(query: Query, m
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+@pytest.mark.parametrize("decided", [0, 4])
+def test_a_commit_that_goes_on_after_its_batch_was_aborted_decides_nothing(
+    query: Query, monkeypatch: pytest.MonkeyPatch, decided: int
+) -> None:
+    for batch in range(decided):
+        query.commit(batch, query.task(batch, b"%d" % batch))
+    before = query.seen()
+    written, real = query.task(decided, b"a"), module.produce
+
+    def aborted_meanwhile(*args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(module, "produce", real)
+        query.abort(decided, written)  # Spark gave up on the process that commits
+        return real(*args, **named)
+
+    monkeypatch.setattr(module, "produce", aborted_meanwhile)
+    with pytest.raises(Replaced):
+        query.commit(decided, written)
+    assert (query.seen(), query.open()) == (before, [])
+    query.commit(decided, query.task(decided, b"a"))
+    assert (query.seen(), query.open()) == ([*before, b"a"], [])
+
+
+@pytest.mark.parametrize("run", ["run", "next"])
+def test_a_decided_batch_that_nobody_repeats_is_ended_by_the_next(
+    query: Query, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    first, second = query.task(0, b"a"), query.task(0, b"b")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 2))
+        with pytest.raises(Killed):
+            query.commit(0, first, second)  # the second is decided, and still open
+    query.commit(1, query.task(1, b"c", run=run, worker=Producers()))
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
+
+
 def test_what_an_operator_aborted_after_the_decision_is_told(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     written = query.task(0, b"a")
     with monkeypatch.context() as patch:
@@ -287,26 +274,6 @@ def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
         module.init_producer(cluster, module.driver_id(query.sink), timeout_ms=1000)  # another driver, killed then
         assert driver.commit(1, 1, own(query.task(1, b"b")))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
-
-
-def own(written: Written) -> list[Producer]:
-    return [written.producer] if written.producer is not None else []
-
-
-class Killed(BaseException):
-    """kill -9, as far as a function can tell."""
-
-
-def dying_at(real: Any, call: int) -> Any:
-    """The function, but its caller is killed before the call of this number."""
-    calls = iter(range(100))
-
-    def dying(*args: Any, **named: Any) -> Any:
-        if next(calls) == call:
-            raise Killed
-        return real(*args, **named)
-
-    return dying
 
 
 STEPS = (
@@ -362,6 +329,48 @@ def test_a_job_writes_once_under_its_id(query: Query) -> None:
         written = write_rows(options, Attempt(f"job-{query.sink}", "run", 0), iter([table]))
         settle(options, 0, [written], commit=True)
     assert query.seen() == [b"a", b"b"]
+
+
+def test_a_job_of_which_no_task_came_to_its_end_leaves_nothing_open(query: Query) -> None:
+    given = {"kafka.bootstrap.servers": query.bootstrap, "topic": query.topic, "jobId": query.sink}
+    writer = TopicWriter(read_sink_options(given, streaming=False))
+    writer.write(iter([arrow.record_batch({"value": [b"a"]})]))  # of a task that was killed before it could report
+    assert len(query.open()) == 1
+    writer.abort([None, None])
+    assert (query.seen(), query.open()) == ([], [])
+
+
+def test_a_repetition_with_other_rows_is_told(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    query.commit(0, query.task(0, b"a"))
+    query.commit(0, query.task(0, b"a"))
+    assert "its repetition is dropped" in caplog.text
+    assert "though it has" not in caplog.text
+    query.commit(0, query.task(0, b"a", b"b", run="next"))
+    assert "though it has 2 rows and that one had 1" in caplog.text
+    assert query.seen() == [b"a"]
+
+
+def test_an_offset_that_somebody_set_by_hand_is_told(query: Query) -> None:
+    with Cluster(query.bootstrap) as cluster:
+        commit_offsets(cluster, query.sink, {(query.options.decisions, 0): 7})
+    with pytest.raises(KafkaError, match=r"is not one that a sink wrote: was it set by hand"):
+        query.task(0, b"a")
+
+
+def test_ids_that_coordinators_forgot_are_not_asked_for_again(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.commit(0, *(query.task(0, b"a") for _ in range(3)))
+    asked: list[str] = []
+
+    def forgotten(cluster: Cluster, name: str) -> None:
+        asked.append(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.spark.producers.describe", forgotten)
+        query.commit(1, query.task(1, b"b"))
+        query.commit(2, query.task(2, b"c"))
+    assert len(set(asked)) == len(asked) == 4
+    query.commit(3, query.task(3, b"d"))
+    assert len(query.ids()) == 5
 
 
 def test_at_least_once_needs_no_decision(query: Query) -> None:

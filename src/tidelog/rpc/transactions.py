@@ -28,7 +28,7 @@ NO_TIMEOUT_MS = 2**31 - 1
 FORGOTTEN = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 """It ended so long ago that the coordinator knows it no more: what is open is never forgotten."""
 ENDED = (*FORGOTTEN, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-"""What an abort is answered where somebody has ended the transaction before, or the id is in a later one."""
+"""What an end is answered where somebody has ended the transaction before, or the id is in a later one."""
 _TWO_PHASE_VERSION = 6
 _AT_REST = ("Empty", "CompleteCommit", "CompleteAbort")
 
@@ -110,10 +110,19 @@ def abort_exactly(cluster: Cluster, producers: Iterable[Producer]) -> int:
 
     What has ended meanwhile, or goes on in a later epoch, is not touched.
     """
+    return _end_exactly(cluster, producers, commit=False)
+
+
+def commit_exactly(cluster: Cluster, producers: Iterable[Producer]) -> int:
+    """Commit what these producers have open in just these epochs; how many were, or had been."""
+    return _end_exactly(cluster, producers, commit=True)
+
+
+def _end_exactly(cluster: Cluster, producers: Iterable[Producer], *, commit: bool) -> int:
     ended = 0
     for producer in producers:
         try:
-            end_transaction(cluster, producer, commit=False)
+            end_transaction(cluster, producer, commit=commit)
             ended += 1
         except KafkaError as error:
             if error.code not in ENDED:

@@ -10,8 +10,8 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelog.rpc import Cluster
@@ -24,6 +24,7 @@ from tidelog.rpc.transactions import (
     FORGOTTEN,
     Producer,
     abort_exactly,
+    commit_exactly,
     commit_offsets_in,
     describe,
     end_transaction,
@@ -65,15 +66,33 @@ class Standing:
 NOTHING = Standing()
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a decision says: whose transactions are the batch, and how many rows they have."""
+
+    transactions: tuple[Producer, ...] = ()
+    rows: int = 0
+
+
 def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -> Standing:
     """How far the sink is; with `stable` what a decision that is being written makes of it is waited for."""
     found = committed_offset(cluster, sink, (topic, 0), stable=stable)
     if found is None:
         return NOTHING
     batch, note = found
-    at, _, more = note.partition(" ")
-    term, _, run = more.partition(" ")
-    return Standing(batch, int(term or 0), run, int(at))
+    at, term, run, none = [*note.split(" "), "", "", ""][:4]
+    if not at.isdecimal():
+        raise KafkaError(
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            f"the offset of group {sink} in {topic}-0 is not one that a sink wrote: was it set by hand? Delete the "
+            "group, and what stands in the topic holds",
+        )
+    return Standing(-1 if none else batch, int(term or 0), run, int(at))
+
+
+def _note(decision: Standing) -> str:
+    """What stands beside the offset; an offset can't say that no batch was decided yet, so this does."""
+    return f"{decision.at} {decision.term} {decision.run}{' none' if decision.batch < 0 else ''}"
 
 
 class Decisions:
@@ -89,25 +108,37 @@ class Decisions:
         self._run = run
         self._topic = topic
         self._driver: Producer | None = None
+        self._ended = -1  # where the last decision stands whose transactions this one has committed
 
     def use(self, cluster: Cluster) -> "Decisions":
         """Go on over these connections."""
         self._cluster = cluster
         return self
 
-    def commit(self, batch: int, term: int | None, reported: Iterable[Producer]) -> bool:
+    def commit(self, batch: int, term: int | None, reported: Iterable[Producer], rows: int = 0) -> bool:
         """Make the reported transactions the batch, unless it is decided; then end everything. Whether it decided.
 
         `term` is what the tasks found before they wrote; None where none did.
         """
         mine = tuple(reported)
+        return self._as_driver(
+            # A driver that is known needs no stable standing: what others change makes its writing fail.
+            lambda known: self._commit(batch, term, mine, rows, stable=not known),
+            before=lambda: self._check(batch, term, self._standing(stable=False)),
+        )
+
+    def _as_driver(self, decide: Callable[[bool], bool], before: Callable[[], None] = lambda: None) -> bool:
+        """Call `decide` as the driver, which it may be already; `before` where others are to be fenced for it.
+
+        Where another driver fences this one in between, what that did is looked at, and it is tried again.
+        """
         for left in reversed(range(TRIES)):
             known = self._driver is not None
             if not known:
-                self._check(batch, term, self._standing(stable=False))  # before anybody is fenced
+                before()
                 self._driver = self._taken_over()
-            try:  # a driver that is known needs no stable standing: what others change makes its writing fail
-                return self._commit(batch, term, mine, stable=not known)
+            try:
+                return decide(known)
             except Replaced:
                 if self._driver is not None or not left:
                     raise
@@ -124,7 +155,7 @@ class Decisions:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...], *, stable: bool) -> bool:
+    def _commit(self, batch: int, term: int | None, mine: tuple[Producer, ...], rows: int, *, stable: bool) -> bool:
         last = self._standing(stable=stable)
         self._check(batch, term, last)
         if last == NOTHING:
@@ -132,23 +163,51 @@ class Decisions:
             self._check(batch, None, last)
         takes_over, decides = last.run != self._run, last.batch < batch
         strangers = self._open(lambda run: run != self._run) if takes_over else []
-        chosen = mine if decides else self._producers(last)
-        if takes_over or (decides and chosen):  # a batch without rows needs no decision
-            self._write(Standing(batch, last.term + takes_over, self._run), chosen)
+        decided = Decided() if decides and last.at == self._ended else self._decided(last)
+        if decides and decided.transactions:  # its driver was killed, and nobody came to repeat its batch
+            commit_exactly(self._cluster, decided.transactions)
+        chosen = Decided(mine, rows) if decides else decided
+        if takes_over or (decides and mine):  # a batch without rows needs no decision
+            last = self._write(Standing(batch, last.term + takes_over, self._run), chosen)
         if not decides:
-            logger.warning("batch %d was committed before: its repetition is dropped", batch)
-        self._end(batch, chosen)
+            self._tell_repeated(batch, rows, decided.rows)
+        self._end(batch, chosen.transactions)
+        self._ended = last.at
         if self._standing(stable=False).batch < batch:
             self._standing()  # the decision is seen from here on: what a late attempt opens now, it aborts itself
         left = [*strangers, *mine, *self._open(lambda run: run == self._run)]
-        self._sweep(each for each in left if each not in chosen)
+        self._sweep(left, {*decided.transactions, *chosen.transactions})
         return decides
 
-    def abort(self, reported: Iterable[Producer]) -> None:
-        """End what this run has open of a batch that failed, unless it was decided after all."""
-        kept = self._producers(self._standing())
-        left = [*reported, *self._open(lambda run: run == self._run)]
-        self._sweep(each for each in left if each not in kept)
+    def _tell_repeated(self, batch: int, rows: int, before: int) -> None:
+        said = f"{self._sink}: batch {batch} was committed before: its repetition is dropped"
+        if rows != before:
+            said += (
+                f", though it has {rows} rows and that one had {before}. Other rows take another jobId or jobBatch; of "
+                "a stream, the query was changed, or its checkpoint rolled back or copied"
+            )
+        logger.warning(said)
+
+    def abort(self, term: int | None, reported: Iterable[Producer]) -> None:
+        """End what this run has open of a batch that failed, unless it was decided after all.
+
+        A term begins, so that neither a commit that still goes on somewhere nor an attempt that is late counts on what
+        is aborted here; unless one began since the tasks asked.
+        """
+        mine = tuple(reported)
+        self._as_driver(lambda _: self._abort(term, mine))
+
+    def _abort(self, term: int | None, mine: tuple[Producer, ...]) -> bool:
+        left = [*mine, *self._open(lambda run: run == self._run)]
+        last = self._standing()
+        begins = term is None or term == last.term
+        if last == NOTHING:
+            last = self._recorded()
+        decided = self._decided(last)
+        if begins:
+            self._write(replace(last, term=last.term + 1), decided)
+        self._sweep(left, set(decided.transactions))
+        return begins
 
     def _standing(self, *, stable: bool = True) -> Standing:
         return standing(self._cluster, self._sink, self._topic, stable=stable)
@@ -175,18 +234,19 @@ class Decisions:
 
         return open_transactions(self._cluster, wanted)
 
-    def _sweep(self, left: Iterable[Producer]) -> None:
+    def _sweep(self, left: Iterable[Producer], but: Set[Producer]) -> None:
         """Abort what attempts left open without being chosen: it holds readers up."""
-        ended = abort_exactly(self._cluster, dict.fromkeys(left))
+        ended = abort_exactly(self._cluster, dict.fromkeys(each for each in left if each not in but))
         if ended:
             logger.info("%s: aborted %d transactions that were not chosen", self._sink, ended)
 
-    def _producers(self, last: Standing) -> tuple[Producer, ...]:
-        """The transactions of the last decision; its record is committed, since the offset that tells of it is."""
+    def _decided(self, last: Standing) -> "Decided":
+        """What the last decision says; its record is committed, since the offset that tells of it is."""
         if last.at < 0:
-            return ()
+            return Decided()
         for told, _ in self._records(last.at, last.at + 1, READ_UNCOMMITTED):
-            return tuple(Producer(name, id, epoch) for name, id, epoch in told["transactions"])
+            named = (Producer(name, id, epoch) for name, id, epoch in told["transactions"])
+            return Decided(tuple(named), told.get("rows", 0))
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"the decision on batch {last.batch} of {self._sink} is not at offset {last.at} of {self._topic}-0: is it "
@@ -221,23 +281,26 @@ class Decisions:
                     f"`tidelog txn hanging --open {self._topic}` shows it",
                 )
 
-    def _write(self, decision: Standing, chosen: tuple[Producer, ...]) -> None:
-        """The commit point: a record and an offset, in one transaction."""
+    def _write(self, decision: Standing, chosen: Decided) -> Standing:
+        """The commit point: a record and an offset, in one transaction. The decision, and where it stands."""
         driver = self._driver
         assert driver is not None
         told = {
             "batch": decision.batch,
             "term": decision.term,
             "run": decision.run,
-            "transactions": [[each.transactional_id, each.id, each.epoch] for each in chosen],
+            "rows": chosen.rows,
+            "transactions": [[each.transactional_id, each.id, each.epoch] for each in chosen.transactions],
         }
         record = Record(timestamp=int(time.time() * 1000), key=self._sink.encode(), value=json.dumps(told).encode())
         batch = build([record], producer_id=driver.id, producer_epoch=driver.epoch, base_sequence=0, transactional=True)
         try:
             at = produce(self._cluster, self._topic, 0, batch, transactional_id=driver.transactional_id)
-            note = f"{at} {decision.term} {decision.run}"
-            commit_offsets_in(self._cluster, driver, self._sink, {(self._topic, 0): (decision.batch, note)})
+            made = replace(decision, at=at)
+            offset = max(decision.batch, 0), _note(made)
+            commit_offsets_in(self._cluster, driver, self._sink, {(self._topic, 0): offset})
             self._driver = end_transaction(self._cluster, driver, commit=True)
+            return made
         except Exception as error:
             self._driver = None
             with contextlib.suppress(Exception):  # or else readers of decisions wait until its time is over

@@ -82,7 +82,9 @@ class Producers:
                 continue
             ids.held.append((name, attempt.batch))
             known = describe(cluster, name)
-            if known is not None and known.at_rest and known.two_phase:
+            if known is None or not known.two_phase:
+                ids.held.pop()  # forgotten, or an operator's now: not to be asked for again
+            elif known.at_rest:
                 return known.producer
         self._made += 1
         name = task_id(Owner(attempt.sink, attempt.run), self._name, self._made)

@@ -7,7 +7,7 @@ decided the batch (decisions.py). A batch is so under a `jobId`; without one it 
 import logging
 import time
 import uuid
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -74,14 +74,16 @@ class TopicWriter(DataSourceArrowWriter):
         self.run = uuid.uuid4().hex  # made once: what is sent to the tasks is this object
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        sink = f"job-{self.options.job}" if self.options.job else ""
-        return write_rows(self.options, Attempt(sink, _run() or self.run, self.options.job_batch), iterator)
+        return write_rows(self.options, self._attempt(_run() or self.run), iterator)
+
+    def _attempt(self, run: str) -> Attempt:
+        return Attempt(f"job-{self.options.job}" if self.options.job else "", run, self.options.job_batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         settle(self.options, self.options.job_batch, messages, commit=True)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        settle(self.options, self.options.job_batch, messages, commit=False)
+        settle(self.options, self.options.job_batch, messages, commit=False, otherwise=self._attempt(self.run))
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -121,15 +123,15 @@ def write_rows(
         return Written(attempt, None, None, _send(outbound, first, rows))
     before = standing(cluster, attempt.sink, options.decisions)
     if before.batch >= attempt.batch:
-        deque(rows, maxlen=0)  # read all the same: what stands before the sink may have state of its own
-        return Written(attempt, before.term, None, 0)
+        # Read all the same: what stands before the sink may have state of its own.
+        return Written(attempt, before.term, None, first.num_rows + sum(each.num_rows for each in rows))
     producer = worker.take(cluster, attempt)
     try:
         written = _send(Outbound(cluster, options, producer), first, rows)
         now = standing(cluster, attempt.sink, options.decisions)
         if _is_late(attempt, before, now):
             abort_exactly(cluster, [producer])
-            return Written(attempt, before.term, None, 0)
+            return Written(attempt, before.term, None, written)
     except BaseException:
         _abandon(cluster, producer)
         raise
@@ -157,21 +159,31 @@ def _is_late(attempt: Attempt, before: Standing, now: Standing) -> bool:
     return now.batch >= attempt.batch or now.term != before.term
 
 
-def settle(options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None], *, commit: bool) -> None:
-    """The driver: end what tasks left open, by the decision on the batch."""
+def settle(
+    options: SinkOptions,
+    batch: int,
+    messages: list[WriterCommitMessage | None],
+    *,
+    commit: bool,
+    otherwise: Attempt | None = None,
+) -> None:
+    """The driver: end what tasks left open, by the decision on the batch.
+
+    `otherwise` is for whom tasks wrote, where none came to tell it.
+    """
     told = [each for each in messages if isinstance(each, Written)]
-    if options.delivery != "exactly-once" or not told:
+    attempt = told[0].attempt if told else otherwise
+    if options.delivery != "exactly-once" or attempt is None:
         return
-    attempt = told[0].attempt
-    terms = {each.term for each in told if each.term is not None}
+    term = min((each.term for each in told if each.term is not None), default=None)
     reported = [each.producer for each in told if each.producer is not None]
     cluster = cluster_of(options.bootstrap, options.rpc)
     _make_topic(cluster, options)
     decisions = _decisions(cluster, options, attempt)
     if commit:
-        decisions.commit(batch, min(terms, default=None), reported)
+        decisions.commit(batch, term, reported, sum(each.rows for each in told))
     else:
-        decisions.abort(reported)
+        decisions.abort(term, reported)
 
 
 _drivers: OrderedDict[tuple[str, str, str, str], tuple[Decisions, float]] = OrderedDict()
