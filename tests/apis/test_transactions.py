@@ -290,6 +290,43 @@ def test_initialising_in_the_last_epoch_gives_a_new_producer_id(harbour: Harbour
     assert (txn.id, txn.epoch) == after
 
 
+@pytest.mark.parametrize("epoch", [0, 32_766])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_producer_that_missed_the_answer_to_its_end_goes_on_with_the_epoch_it_has(
+    harbour: Harbour, commit: bool, epoch: int
+) -> None:
+    txn = Txn(harbour, versions=SECOND)
+    txn.init()
+    if epoch:
+        _jump_to_epoch(harbour, txn, epoch)
+    assert txn.send("accounts", b"a") == 0
+    before = txn.id, txn.epoch
+    assert txn.end(commit=commit) == 0
+    after = txn.id, txn.epoch
+    assert after != before
+    for _ in range(2 if after[0] == before[0] else 1):  # an id of before is known until the next change
+        txn.id, txn.epoch = before
+        assert txn.init(resume=True) == 0
+        assert (txn.id, txn.epoch) == after
+    assert Txn(harbour).init() == 0  # another one, of the same name
+    txn.id, txn.epoch = before
+    assert txn.init(resume=True) == ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_whose_time_was_over_goes_on_with_the_epoch_it_has(harbour: Harbour) -> None:
+    txn = Txn(harbour, versions=SECOND)
+    txn.init(timeout_ms=5000)
+    txn.send("accounts", b"dead")
+    harbour.pass_time(5.1)
+    assert txn.state == "CompleteAbort"
+    epoch = txn.epoch
+    assert txn.init(resume=True) == 0
+    assert txn.epoch == epoch + 1
+    assert txn.send("accounts", b"alive") == 0
+    assert txn.commit() == 0
+    assert read_committed(harbour, "accounts") == [b"alive"]
+
+
 def _jump_to_epoch(harbour: Harbour, txn: Txn, epoch: int) -> None:
     """As if it had been used for long."""
     from tidelog.coordinator.txn.replay import record

@@ -26,6 +26,7 @@ from tidelog.coordinator.txn.replay import fold, in_version
 from tidelog.coordinator.txn.state import (
     ENDING,
     EPOCH_BUMPS_FROM,
+    NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
     Status,
     TopicPartition,
@@ -127,15 +128,11 @@ class TransactionCoordinator:
         present = NO_PRODUCER if known is None else Producer(known.producer_id, known.producer_epoch)
         last_epoch = shard.live.last_epoch(asked.transactional_id, present)
         asked = asked._replace(last_epoch=last_epoch, new_id=new_id)
-        level = self._level()
-        entries, made = decide.init_producer_id(state, asked, now_ms, level)
-        if not made.aborts:
+        entries, made = decide.init_producer_id(state, asked, now_ms, self._level())
+        if made.aborts:
+            _remember_raise(shard, entries)
+        else:
             shard.live.remember_epoch(asked.transactional_id, made.producer, made.last_epoch)
-        elif level >= EPOCH_BUMPS_FROM:
-            # The epoch in which the open transaction ends is the one that its producer may go on with, if nobody else
-            # does: often it is the one that asks here.
-            raised = Producer(present.id, present.epoch + 1)
-            shard.live.remember_epoch(asked.transactional_id, raised, present.epoch)
         return entries, made
 
     def add_partitions(
@@ -184,7 +181,10 @@ class TransactionCoordinator:
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
         ) -> tuple[Sequence[Entry], Producer]:
-            return decide.end(state, EndAsked(transactional_id, producer, commit, version, new_id), now_ms)
+            asked = EndAsked(transactional_id, producer, commit, version, new_id)
+            entries, after = decide.end(state, asked, now_ms)
+            _remember_raise(shard, entries)
+            return entries, after
 
         return self._asking.ask(transactional_id, decided)
 
@@ -194,7 +194,9 @@ class TransactionCoordinator:
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
         ) -> tuple[Sequence[Entry], bool]:
-            return decide.abort_overdue(state, transactional_id, now_ms, self._level(), new_id)
+            entries, aborted = decide.abort_overdue(state, transactional_id, now_ms, self._level(), new_id)
+            _remember_raise(shard, entries)
+            return entries, aborted
 
         return self._asking.ask(transactional_id, decided)
 
@@ -235,6 +237,20 @@ class TransactionCoordinator:
         self, names: Sequence[str], before_ms: int, state: TransactionsState, now_ms: int
     ) -> tuple[Sequence[Entry], int]:
         return in_version(decide.forget_idle(state, names, before_ms), self._level())
+
+
+def _remember_raise(shard: TransactionShard, entries: Sequence[Entry]) -> None:
+    """An end in a raised epoch: who has the one before may go on, until someone else is initialised.
+
+    That is how a producer comes back whose EndTxn was answered into the void, or whose time was over.
+    """
+    for entry in entries:
+        value: Any = entry.value
+        if value.transaction_status in ENDING and value.client_transaction_version >= EPOCH_BUMPS_FROM:
+            after = Producer(value.producer_id, value.producer_epoch)
+            if value.next_producer_id != NO_PRODUCER_ID:
+                after = Producer(value.next_producer_id, 0)
+            shard.live.remember_epoch(entry.key.transactional_id, after, value.producer_epoch - 1)
 
 
 def transaction_coordinator(

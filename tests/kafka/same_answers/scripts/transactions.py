@@ -277,6 +277,28 @@ def going_on(side: Side, rng: Random) -> None:
         txn.init(note="half of it", producer_id=producer_id, producer_epoch=epoch)
 
 
+def lost_ends(side: Side, rng: Random) -> None:
+    """The answer to an EndTxn that raised the epoch was lost: the producer asks to go on with the epoch it has."""
+    topic = side.create("txn-lost-ends")
+    for commit in (True, False):
+        for writes in (True, False):
+            txn = Txn(side, f"lost-end-{commit}-{writes}", SECOND)
+            txn.init()
+            if writes:
+                txn.send(topic, b"value")
+            before = txn.id, txn.epoch
+            txn.end(commit=commit)
+            for note in ("with the epoch of before", "once more"):
+                txn.id, txn.epoch = before
+                txn.resume(note=note)
+            txn.describe()
+            txn.init(note="anew")
+            txn.id, txn.epoch = before
+            txn.resume(note="too old by now")
+            txn.send(topic, b"late", note="too old by now")
+    look(side, topic)
+
+
 def wrong_ends(side: Side, rng: Random) -> None:
     """Nothing to end, ended already, the opposite, and the epochs around the right one."""
     topic = side.create("txn-ends")
@@ -486,6 +508,7 @@ SCRIPTS = (
     deleted,
     fencing,
     going_on,
+    lost_ends,
     wrong_ends,
     refused,
     verifying,
