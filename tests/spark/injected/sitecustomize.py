@@ -14,7 +14,15 @@ import sys
 import time
 from typing import Any
 
-STEPS = ("init_producer", "produce", "commit_offsets_in", "end_transaction", "open_transactions", "abort_exactly")
+STEPS = (
+    "init_producer",
+    "produce",
+    "commit_offsets_in",
+    "end_transaction",
+    "open_transactions",
+    "abort_exactly",
+    "commit_exactly",
+)
 PLAN = json.loads(os.environ.get("TIDELOG_TEST_STOP", "{}"))
 
 
