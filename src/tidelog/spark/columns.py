@@ -18,6 +18,10 @@ numbers: Any = numpy
 
 ARENA_BYTES_MAX = 64 * 1024 * 1024
 """Where a part of the log inflates to more, it becomes several Arrow batches."""
+ROWS_MAX = 1_000_000
+"""So it does where it has more rows: of records that are next to nothing, millions are in a fetch."""
+WINDOWS_MAX = 64
+"""A record batch that has too many rows by itself is walked for each of its Arrow batches, at most so often."""
 _OFFSET_LIMIT = 1 << 61
 _MICROS_LIMIT = (1 << 63) // 1000 - 1
 
@@ -68,21 +72,23 @@ class Decoder:
         """The rows in a fetch's records, as Arrow batches; KafkaError where a batch is corrupt."""
         self._note(aborted)
         gathered: list[tuple[BatchHeader, Any]] = []
-        size = 0
+        size = rows = 0
         for header in iterate(buffer):
-            check(buffer, header, len(buffer))
-            if self._skipped(buffer, header):
-                continue
-            section = payload(buffer, header)
-            if gathered and size + len(section) > ARENA_BYTES_MAX:
-                yield self._rows(gathered)
-                gathered, size = [], 0
+            try:
+                check(buffer, header, len(buffer))
+                if self._skipped(buffer, header):
+                    continue
+                section = payload(buffer, header)
+            except KafkaError as error:
+                raise KafkaError(error.code, f"{self._where(header)}: {error.message}") from error
+            if gathered and (size + len(section) > ARENA_BYTES_MAX or rows + header.record_count > ROWS_MAX):
+                yield from self._made(gathered)
+                gathered, size, rows = [], 0, 0
             gathered.append((header, section))
             size += len(section)
+            rows += header.record_count
         if gathered:
-            made = self._rows(gathered)
-            if made.num_rows:
-                yield made
+            yield from self._made(gathered)
 
     def _note(self, aborted: Sequence[tuple[int, int]]) -> None:
         fresh = [(first, producer) for producer, first in aborted if (first, producer) not in self._noted]
@@ -106,25 +112,39 @@ class Decoder:
             return True
         return header.transactional and header.producer_id in self._aborting
 
-    def _rows(self, gathered: list[tuple[BatchHeader, Any]]) -> Any:
+    def _where(self, header: BatchHeader) -> str:
+        return f"{self._wanted.topic}-{self._wanted.partition}: record batch at offset {header.base_offset}"
+
+    def _made(self, gathered: list[tuple[BatchHeader, Any]]) -> Iterator[Any]:
+        """Arrow batches with rows: one, but where a record batch alone has too many."""
+        header = gathered[0][0]
         arena = b"".join(section for _, section in gathered)
-        if len(arena) >= 1 << 31:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "a record batch inflates to more than 2 GB")
+        first, end = self._wanted.start, self._wanted.end
+        step = end - first
+        if header.record_count > ROWS_MAX:
+            first, end = max(first, header.base_offset), min(end, header.next_offset)
+            step = max(ROWS_MAX, -(-(end - first) // WINDOWS_MAX))
+        while first < end:
+            made = self._rows(gathered, arena, first, min(first + step, end))
+            if made.num_rows:
+                yield made
+            first += step
+
+    def _rows(self, gathered: list[tuple[BatchHeader, Any]], arena: bytes, first: int, last: int) -> Any:
         out = self._native.Walked()
         pos = 0
         kinds: list[tuple[int, int]] = []  # timestamp type, rows
         for header, section in gathered:
             before = out.rows
-            self._walk(out, arena, pos, pos + len(section), header)
+            self._walk(out, arena, pos, pos + len(section), header, first, last)
             pos += len(section)
             if out.rows > before:
                 kinds.append((header.timestamp_type, out.rows - before))
         return self._batch(out, arena, kinds)
 
-    def _walk(self, out: Any, arena: bytes, pos: int, end: int, header: BatchHeader) -> None:
-        where = f"{self._wanted.topic}-{self._wanted.partition}: record batch at offset {header.base_offset}"
+    def _walk(self, out: Any, arena: bytes, pos: int, end: int, header: BatchHeader, first: int, last: int) -> None:
         if not 0 <= header.base_offset < _OFFSET_LIMIT:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{where}: no offset can be so large")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self._where(header)}: no offset can be so large")
         try:
             self._native.walk(
                 out,
@@ -136,12 +156,12 @@ class Decoder:
                 header.base_timestamp,
                 header.max_timestamp,
                 bool(header.timestamp_type),
-                self._wanted.start,
-                self._wanted.end,
+                first,
+                last,
                 self._headers,
             )
         except (ValueError, IndexError) as error:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{where}: {error}") from None
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self._where(header)}: {error}") from None
 
     def _batch(self, out: Any, arena: bytes, kinds: list[tuple[int, int]]) -> Any:
         rows = out.rows
@@ -205,6 +225,8 @@ def _micros(millis: Any) -> Any:
 
 def _constant_text(text: str, count: int) -> Any:
     data = text.encode()
+    if count * len(data) >= 1 << 31:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{text}: {count} records of next to nothing in a record batch")
     ends = numbers.arange(0, (count + 1) * len(data), len(data), dtype=numbers.int32)[: count + 1]
     return arrow.Array.from_buffers(
         arrow.string(), count, [None, arrow.py_buffer(ends.tobytes()), arrow.py_buffer(data * count)]

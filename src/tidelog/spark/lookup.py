@@ -22,11 +22,15 @@ class Lookup:
         if options.pattern is not None:
             self._pattern = compiled(options.pattern)
 
-    def subscribed(self, topic: str) -> bool:
-        """Whether the subscription means this topic."""
+    def subscribed(self, place: Place) -> bool:
+        """Whether the subscription means this partition, whether or not it is there."""
         if self._pattern is not None:
-            return self._pattern.fullmatch(topic) is not None
-        return topic in self._options.topics or any(topic == name for name, _ in self._options.assigned)
+            return self._pattern.search(place[0]) is not None
+        return place[0] in self._options.topics or place in self._options.assigned
+
+    def subscribed_topic(self, topic: str) -> bool:
+        """Whether the subscription means any partition of this topic."""
+        return self.subscribed((topic, 0)) or any(topic == name for name, _ in self._options.assigned)
 
     def places_of_old(self) -> list[Place]:
         """`places` of a subscription whose topics were there: brokers may differ about them for a moment."""
@@ -36,7 +40,7 @@ class Lookup:
         """The partitions of the subscription; a topic that was named but isn't there is an error."""
         if self._pattern is not None:
             found = self._cluster.topics()
-            names = [name for name, topic in found.items() if not topic.internal and self._pattern.fullmatch(name)]
+            names = [name for name, topic in found.items() if not topic.internal and self._pattern.search(name)]
             self.ids = {name: found[name].id.hex() for name in names}
             return sorted((name, partition) for name in names for partition in found[name].partitions)
         wanted = self._options.topics or tuple(dict.fromkeys(topic for topic, _ in self._options.assigned))
@@ -56,11 +60,25 @@ class Lookup:
         return sorted(self._options.assigned)
 
     def present(self, places: Iterable[Place]) -> list[Place]:
-        """Those partitions that are there."""
+        """Those partitions that are there; one that isn't is looked for again, as brokers may differ for a moment."""
         wanted = list(places)
-        found = self._cluster.topics({topic for topic, _ in wanted})
-        self.ids = {name: topic.id.hex() for name, topic in found.items()}
-        return [place for place in wanted if place[0] in found and place[1] in found[place[0]].partitions]
+
+        def there() -> list[Place]:
+            found = self._cluster.topics({topic for topic, _ in wanted})
+            self.ids = {name: topic.id.hex() for name, topic in found.items()}
+            return [place for place in wanted if place[0] in found and place[1] in found[place[0]].partitions]
+
+        def all_there() -> list[Place]:
+            if len(there()) < len(wanted):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a partition that was read is not there")
+            return wanted
+
+        try:
+            return self._cluster.patiently("find the topics", all_there)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return there()
 
     def earliest(self, places: Iterable[Place]) -> Offsets:
         return self._at(dict.fromkeys(places, EARLIEST), READ_UNCOMMITTED)
@@ -69,8 +87,8 @@ class Lookup:
         """The ends that a reader of this isolation level gets to."""
         return self._at(dict.fromkeys(places, LATEST), self._options.isolation)
 
-    def start(self, spot: Spot) -> Offsets:
-        places = self.places()
+    def start(self, spot: Spot, places: list[Place]) -> Offsets:
+        """Where to start each of the subscription's partitions."""
         if spot.kind in ("time", "times"):
             found = self._by_time(spot, places, "starting")
             missing = [place for place, offset in found.items() if offset < 0]
@@ -83,15 +101,18 @@ class Lookup:
             return found | self.latest(missing)
         return self._resolved(spot, places, "startingOffsets")
 
-    def end(self, spot: Spot) -> Offsets:
-        places = self.places()
+    def end(self, spot: Spot, places: list[Place]) -> Offsets:
+        """Where to end each of the subscription's partitions."""
         if spot.kind in ("time", "times"):
             found = self._by_time(spot, places, "ending")
             return found | self.latest([place for place, offset in found.items() if offset < 0])
         return self._resolved(spot, places, "endingOffsets")
 
     def first_since(self, places: Iterable[Place], time_ms: int) -> Offsets:
-        """The first offset as new as a time; the end where none is."""
+        """The first offset as new as a time; the end where none is. Before 1970 it is the beginning: to ListOffsets
+        such numbers are no times."""
+        if time_ms < 0:
+            return self.earliest(places)
         found = self._at(dict.fromkeys(places, time_ms), self._options.isolation)
         return found | self.latest([place for place, offset in found.items() if offset < 0])
 

@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -47,7 +48,7 @@ def loaded(name: str) -> tuple[Any, bool]:
     if mode != "off":
         try:
             return _compiled(name), True
-        except (NotCompiled, OSError, ImportError) as error:
+        except (NotCompiled, OSError, ImportError, ValueError) as error:  # ValueError: made for another librt
             if mode == "require":
                 raise NotCompiled(f"TIDELOG_NATIVE=require, but {error}") from error
             logger.warning("using plain Python, which is about 15 times slower: %s", error)
@@ -108,17 +109,31 @@ def _compile(source: Path, module_name: str, file: Path) -> None:
 
 
 def _folder(source: Path) -> Path:
-    """The cache's folder for this source, Python and mypyc: ours alone, since code is loaded from it."""
+    """The cache's folder for this source, Python, mypyc and librt: ours alone, since code is loaded from it.
+
+    Where the home folder can't be written to, as in many clusters' containers, it is one for temporary files.
+    """
+    told = "\0".join((source.read_text(), sys.version, _version("mypy"), _version("librt")))
+    name = hashlib.sha256(told.encode()).hexdigest()[:20]
     cached = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.environ.get("HOME") else None)
-    top = Path(cached, "tidelog") if cached else Path(tempfile.gettempdir(), f"tidelog-{os.getuid()}")
-    try:
-        mypyc = importlib.metadata.version("mypy")
-    except importlib.metadata.PackageNotFoundError:
-        mypyc = "none"
-    told = "\0".join((source.read_text(), sys.version, mypyc))
-    folder = top / "native" / hashlib.sha256(told.encode()).hexdigest()[:20]
+    if cached:
+        try:
+            return _private(Path(cached, "tidelog", "native", name))
+        except OSError as error:
+            logger.info("%s can't be used: %s", cached, error)
+    return _private(_private(Path(tempfile.gettempdir(), f"tidelog-{os.getuid()}")) / name)
+
+
+def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022 or not stat.S_ISDIR(status.st_mode):
         raise NotCompiled(f"{folder} can be written by others")
     return folder
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

@@ -38,7 +38,12 @@ NAMES = (
     "topic",
 )
 KNOWN = {name.lower(): name for name in NAMES}
-CONNECTOR_ONLY = ("kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms")
+CONNECTOR_ONLY = (
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "partition.metadata.cache.ttl.ms",
+)
 """Options of Spark's source that have no use here; taken without effect, so that moving is one word."""
 FORBIDDEN = {
     "auto.offset.reset": "use startingOffsets instead",
@@ -47,7 +52,17 @@ FORBIDDEN = {
     "enable.auto.commit": "offsets live in Spark's checkpoint",
     "interceptor.classes": "they would change what is read",
 }
-DELAY_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+DELAY_UNITS_US = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+NUMBER_MAX = 2**63 - 1
+"""What fits where Kafka has an offset or a time."""
 
 Offsets = dict[str, dict[int, int]]
 
@@ -59,6 +74,16 @@ class Spot:
     kind: Literal["earliest", "latest", "offsets", "times", "time"]
     places: Offsets = field(default_factory=dict[str, dict[int, int]])
     time_ms: int = 0
+
+    def names(self, offset: int) -> bool:
+        """Whether it is, for any partition, one of the ends: LATEST or EARLIEST."""
+        return self.kind == {LATEST: "latest", EARLIEST: "earliest"}[offset] or any(
+            offset in at.values() for at in self.places.values()
+        )
+
+    def at(self, place: tuple[str, int]) -> int | None:
+        """What it names for a partition, if anything."""
+        return self.places.get(place[0], {}).get(place[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +114,12 @@ class SourceOptions:
     def committed(self) -> bool:
         return self.isolation == READ_COMMITTED
 
+    @property
+    def starts_at_an_end(self) -> bool:
+        """Whether it starts where some partition ends, which is elsewhere when it is asked for again."""
+        by_time = self.start.kind in ("time", "times")
+        return self.unmatched_start == "latest" if by_time else self.start.names(LATEST)
+
 
 class OptionError(ValueError):
     """An option that can't be: which, what it was, and what is expected."""
@@ -105,6 +136,11 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     except ValueError as error:
         raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
     topics, pattern, assigned = _subscription(options)
+    start, end = _start(options, streaming), _end(options, streaming)
+    _check_order(start, end)
+    least, most = _count(options, "minOffsetsPerTrigger"), _count(options, "maxOffsetsPerTrigger")
+    if least and most and least > most:
+        raise OptionError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, which is {most}")
     group = kafka.get("group.id") or options.get("groupidprefix")
     try:
         rpc = Options.from_kafka({"client.id": "tidelog-spark", **kafka})
@@ -116,11 +152,11 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         topics=topics,
         pattern=pattern,
         assigned=assigned,
-        start=_start(options, streaming),
-        end=_end(options, streaming),
+        start=start,
+        end=end,
         unmatched_start=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")),
-        max_per_trigger=_count(options, "maxOffsetsPerTrigger"),
-        min_per_trigger=_count(options, "minOffsetsPerTrigger"),
+        max_per_trigger=most,
+        min_per_trigger=least,
         max_trigger_delay_ms=_delay_ms(options.get("maxtriggerdelay", "15m")),
         min_partitions=_count(options, "minPartitions"),
         max_records=_count(options, "maxRecordsPerPartition"),
@@ -163,6 +199,8 @@ def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | No
             raise OptionError("option subscribe names no topic: write subscribe=orders, or orders,payments")
         return topics, None, ()
     if given[0] == "subscribePattern":
+        if not text:
+            raise OptionError("option subscribePattern is empty: it would be every topic; write .* where that is meant")
         compiled(text)
         return (), text, ()
     read = _json("assign", text, '{"orders":[0,1]}')
@@ -173,7 +211,7 @@ def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | No
 
 
 def compiled(pattern: str) -> Any:
-    """The pattern of topics, which never takes long to match, whatever it is."""
+    """The pattern of topics, which never takes long to match, whatever it is. It may be found anywhere in a name."""
     import re2
 
     library: Any = re2
@@ -182,7 +220,11 @@ def compiled(pattern: str) -> Any:
     try:
         return library.compile(pattern, quiet)
     except library.error as error:
-        raise OptionError(f"option subscribePattern: {pattern!r} is no regular expression: {error}") from None
+        told = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else error
+        raise OptionError(
+            f"option subscribePattern: {pattern!r} is no regular expression: {told} (RE2 is what is read here: Java's, "
+            "without looking around and without references back)"
+        ) from None
 
 
 def _whole_numbers(value: Any) -> list[int]:
@@ -194,7 +236,7 @@ def _whole_numbers(value: Any) -> list[int]:
 
 def _start(options: Mapping[str, str], streaming: bool) -> Spot:
     spot = _spot(options, "starting", "latest" if streaming else "earliest")
-    if not streaming and (spot.kind == "latest" or any(LATEST in at.values() for at in spot.places.values())):
+    if not streaming and spot.names(LATEST):
         raise OptionError("option startingOffsets: a batch query can't start at latest; there would be nothing to read")
     return spot
 
@@ -206,16 +248,30 @@ def _end(options: Mapping[str, str], streaming: bool) -> Spot:
                 raise OptionError(f"option {name} is for batch queries; a stream has no end")
         return Spot("latest")
     spot = _spot(options, "ending", "latest")
-    if spot.kind == "earliest" or any(EARLIEST in at.values() for at in spot.places.values()):
+    if spot.names(EARLIEST):
         raise OptionError("option endingOffsets: a batch query can't end at earliest; there would be nothing to read")
     return spot
+
+
+def _check_order(start: Spot, end: Spot) -> None:
+    """An end before its start is a mistake, as far as it can be seen without asking anyone."""
+    if start.kind == end.kind == "time" and start.time_ms > end.time_ms:
+        raise OptionError(f"option startingTimestamp: {start.time_ms} is after endingTimestamp, {end.time_ms}")
+    if start.kind != end.kind:
+        return
+    name = "Offsets" if start.kind == "offsets" else "OffsetsByTimestamp"
+    for topic, places in start.places.items():
+        for partition, low in places.items():
+            high = end.places.get(topic, {}).get(partition, LATEST)
+            if 0 <= high < low:
+                raise OptionError(f"option starting{name}: {topic}-{partition} starts at {low}, after its end, {high}")
 
 
 def _spot(options: Mapping[str, str], side: str, default: str) -> Spot:
     """A time for all partitions goes before times by partition, and those before offsets, as in Spark."""
     if f"{side}timestamp" in options:
         text = options[f"{side}timestamp"]
-        if not text.strip().isdecimal():
+        if not text.strip().isdecimal() or int(text) > NUMBER_MAX:
             raise OptionError(f"option {side}Timestamp: {text!r} is no time in milliseconds since 1970")
         return Spot("time", time_ms=int(text))
     by_time = f"{side}offsetsbytimestamp"
@@ -237,7 +293,7 @@ def _offsets(name: str, text: str, least: int) -> Offsets:
         if not isinstance(places, dict):
             raise OptionError(f"option {name}: {topic} has {places!r} where partitions are expected; write {example}")
         for partition, offset in cast("dict[str, Any]", places).items():
-            if not partition.isdecimal() or type(offset) is not int or offset < least:
+            if not partition.isdecimal() or type(offset) is not int or not least <= offset <= NUMBER_MAX:
                 raise OptionError(f"option {name}: {topic}-{partition} has {offset!r}; write {example}")
             found.setdefault(topic, {})[int(partition)] = offset
     return found
@@ -289,8 +345,10 @@ def _isolation(kafka: Mapping[str, str]) -> int:
 
 
 def _delay_ms(text: str) -> int:
-    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text.strip()[len(number) :].strip() or "s"
-    if not number.isdecimal() or unit not in DELAY_UNITS:
+    """A time as Spark writes it; a bare number is milliseconds."""
+    told = text.strip().lower()
+    number = told.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = told[len(number) :].strip() or "ms"
+    if not number.isdecimal() or unit not in DELAY_UNITS_US:
         raise OptionError(f"option maxTriggerDelay: {text!r} is no time; write 15m, 30s or 1h")
-    return int(number) * DELAY_UNITS[unit]
+    return int(number) * DELAY_UNITS_US[unit] // 1000

@@ -1,6 +1,6 @@
 """What to read: pure decisions on offsets. Rate limits, ranges for tasks, and what counts as lost data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -11,16 +11,18 @@ Offsets: TypeAlias = dict[Place, int]
 SMALL_RANGE_RECORDS = 20_000
 """Ranges of fewer records share a task: a task costs more than reading them."""
 TASK_RANGES_MAX = 500
+WHY_LOST = "Retention or a deletion was faster than this query, or the topic is another one"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Records of one partition, in [start, end)."""
+    """Records of one partition, in [start, end). One that is `floating` starts wherever the partition does by then."""
 
     topic: str
     partition: int
     start: int
     end: int
+    floating: bool = False
 
     @property
     def count(self) -> int:
@@ -29,9 +31,10 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Records that can't be read any more, as a sentence."""
+    """Records that can't be read any more, as a sentence, and how that comes."""
 
     what: str
+    why: str = WHY_LOST
 
 
 def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
@@ -47,20 +50,25 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def limited(start: Mapping[Place, int], end: Mapping[Place, int], limit: int) -> Offsets:
-    """At most about `limit` records from start towards end: each partition its share, and no one starves."""
-    sizes = {place: max(0, end[place] - start.get(place, end[place])) for place in end}
-    total = sum(sizes.values())
-    if total <= limit:
+    """At most `limit` records from start towards end: each partition its share by size, and one at least.
+
+    So that no one starves, more partitions with records than `limit` make that many records, as in Spark's own source.
+    """
+    sizes = {place: offset - start.get(place, offset) for place, offset in end.items()}
+    sizes = {place: size for place, size in sizes.items() if size > 0}
+    if sum(sizes.values()) <= limit:
         return dict(end)
-    shares = {place: size * limit // total for place, size in sizes.items()}
+    spare = max(0, limit - len(sizes))
+    beyond = sum(sizes.values()) - len(sizes)
+    shares = {place: 1 + (size - 1) * spare // max(1, beyond) for place, size in sizes.items()}
     left = limit - sum(shares.values())
-    for place in sorted(sizes, key=lambda place: (shares[place] > 0, -sizes[place], place)):
+    for place in sorted(sizes, key=lambda place: (-sizes[place], place)):
         if left <= 0:
             break
         if shares[place] < sizes[place]:
             shares[place] += 1
             left -= 1
-    return {place: end[place] if place not in start else start[place] + shares[place] for place in end}
+    return dict(end) | {place: start[place] + share for place, share in shares.items()}
 
 
 def lag(at: Mapping[Place, int], latest: Mapping[Place, int]) -> int:
@@ -68,12 +76,12 @@ def lag(at: Mapping[Place, int], latest: Mapping[Place, int]) -> int:
     return sum(max(0, offset - at.get(place, 0)) for place, offset in latest.items())
 
 
-def ranges(start: Mapping[Place, int], end: Mapping[Place, int]) -> list[OffsetRange]:
+def ranges(start: Mapping[Place, int], end: Mapping[Place, int], floating: Collection[Place] = ()) -> list[OffsetRange]:
     """What lies between two sets of offsets; a partition that is only in `end` is new and read from `start` 0."""
     return [
-        OffsetRange(topic, partition, start.get((topic, partition), 0), offset)
-        for (topic, partition), offset in sorted(end.items())
-        if offset > start.get((topic, partition), 0)
+        OffsetRange(*place, start.get(place, 0), offset, place in floating)
+        for place, offset in sorted(end.items())
+        if offset > start.get(place, 0)
     ]
 
 
@@ -91,7 +99,10 @@ def split(whole: Iterable[OffsetRange], min_partitions: int | None, max_records:
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     parts = max(1, min(parts, whole.count))
     edges = [whole.start + whole.count * index // parts for index in range(parts + 1)]
-    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in pairwise(edges)]
+    return [
+        OffsetRange(whole.topic, whole.partition, low, high, whole.floating and low == whole.start)
+        for low, high in pairwise(edges)
+    ]
 
 
 def shared(parts: Iterable[OffsetRange], small: int = SMALL_RANGE_RECORDS) -> list[tuple[OffsetRange, ...]]:
@@ -108,20 +119,23 @@ def shared(parts: Iterable[OffsetRange], small: int = SMALL_RANGE_RECORDS) -> li
     return [*tasks, tuple(held)] if held else tasks
 
 
-def made_anew(place: Place, latest: int, begin: int) -> Loss:
-    """A partition that ends before where it was read to."""
-    return Loss(
-        f"{place[0]}-{place[1]} ends at offset {latest}, before {begin} where the last batch ended: was it deleted and "
-        "made again?"
-    )
+def too_short(place: Place, latest: int, begin: int, told: bool) -> Loss:
+    """A partition that ends before where it is to be read from: as the query was told, or as it was read so far."""
+    name = f"{place[0]}-{place[1]} ends at offset {latest}, before {begin} where "
+    return Loss(name + ("it was to start" if told else "the last batch ended: was it deleted and made again?"))
 
 
 def available(
-    start: Mapping[Place, int], end: Mapping[Place, int], earliest: Mapping[Place, int], latest: Mapping[Place, int]
+    start: Mapping[Place, int],
+    end: Mapping[Place, int],
+    earliest: Mapping[Place, int],
+    latest: Mapping[Place, int],
+    told: Collection[Place] = (),
 ) -> tuple[Offsets, Offsets, list[Loss]]:
     """Start and end cut to what is there, and what that lost: nothing, where all is well.
 
-    An end before the start is that of a partition that was made anew: it is read from its beginning.
+    An end before the start is that of a partition that was made anew: it is read from its beginning. But where the
+    start is what the query was `told`, and not how far it had read, there is nothing to read.
     """
     losses: list[Loss] = []
     low, high = dict(start), dict(end)
@@ -134,9 +148,11 @@ def available(
             low[place] = high[place] = begin
             continue
         if latest[place] < begin or offset < begin:
-            losses.append(made_anew(place, latest[place], begin))
-            low[place] = earliest[place]
-            high[place] = max(earliest[place], min(offset, latest[place])) if offset < begin else earliest[place]
+            at = latest[place] if latest[place] < begin else offset
+            losses.append(too_short(place, at, begin, place in told))
+            anew = offset < begin and place not in told
+            low[place] = earliest[place] if anew else begin
+            high[place] = max(earliest[place], min(offset, latest[place])) if anew else begin
             continue
         if earliest[place] > begin:
             if offset > begin:
@@ -147,8 +163,7 @@ def available(
             low[place] = earliest[place]
             high[place] = max(offset, earliest[place])
         if latest[place] < offset:
-            losses.append(Loss(f"{name} ends at offset {latest[place]}, before {offset} which was seen earlier"))
+            losses.append(Loss(f"{name} ends at offset {latest[place]}, before {offset} which was to be its end"))
             high[place] = max(latest[place], low.get(place, begin))
-    gone = sorted(place for place in start.keys() - end.keys() if place not in earliest)
-    losses += [Loss(f"{topic}-{partition} is gone") for topic, partition in gone]
+    losses += [Loss(f"{topic}-{partition} is gone") for topic, partition in sorted(start.keys() - end.keys())]
     return low, high, losses

@@ -1,5 +1,6 @@
 """What each micro-batch did: rows, bytes, lag. A line in the log, and a small file that others may look at."""
 
+import hashlib
 import json
 import logging
 import os
@@ -19,10 +20,12 @@ class Progress:
             (self._folder / "tasks").mkdir(parents=True, exist_ok=True)
         self._began = time.time()
         self._batches = 0
+        self._planned: dict[str, dict[str, int]] | None = None
 
     def planned(self, records: int, tasks: int, lag: int, end: dict[str, dict[str, int]]) -> None:
         """A micro-batch was planned: `records` offsets in `tasks` tasks, `lag` more are waiting behind it."""
-        self._batches += 1
+        if end != self._planned:  # Spark may plan a batch more than once
+            self._batches, self._planned = self._batches + 1, end
         logger.info("micro-batch of %d offsets in %d tasks, %d behind", records, tasks, lag)
         self._write({"planned": records, "tasks": tasks, "lag": lag, "end": end})
 
@@ -65,9 +68,10 @@ def task_done(folder: str | None, name: str, rows: int, size: int) -> None:
     if folder is None:
         return
     place = Path(folder, "tasks")
+    file = hashlib.sha256(name.encode()).hexdigest()[:32]  # two topics' names are more than a file's may have
     try:
         if place.is_dir():
-            write_file(place / f"{name}.json", json.dumps({"rows": rows, "bytes": size}))
+            write_file(place / f"{file}.json", json.dumps({"rows": rows, "bytes": size}))
     except OSError:
         return
 

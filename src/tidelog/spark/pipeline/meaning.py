@@ -178,7 +178,7 @@ def _circles(told: dict[str, Any]) -> Found:
 
 def _matches(pattern: str, topic: str) -> bool:
     try:
-        return compiled(pattern).fullmatch(topic) is not None
+        return compiled(pattern).search(topic) is not None
     except OptionError:
         return False
 

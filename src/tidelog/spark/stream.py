@@ -1,0 +1,255 @@
+"""A topic as a stream: what is read next, and what became of topics meanwhile. Its tasks are those of a table."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from tidelog.rpc import Cluster
+from tidelog.rpc.errors import Unreachable, Unsupported
+from tidelog.rpc.groups import commit_offsets
+from tidelog.spark import plan
+from tidelog.spark.identity import TopicIds
+from tidelog.spark.lookup import Lookup
+from tidelog.spark.options import OptionError, SourceOptions
+from tidelog.spark.plan import Offsets
+from tidelog.spark.progress import Progress, write_file
+from tidelog.spark.tasks import Reading, settle
+from tidelog.wire.errors import KafkaError
+
+logger = logging.getLogger("tidelog.spark")
+
+Json = dict[str, dict[str, int]]
+BEHIND_PAUSE_S = 0.5
+MONITORING_PATIENCE_S = 5.0
+"""How long the offsets that are for people to look at may hold up a query."""
+
+
+class _Driver(NamedTuple):
+    """What a stream's reader holds on the driver. `monitor` is for what must not hold it up."""
+
+    cluster: Cluster
+    monitor: Cluster
+    lookup: Lookup
+    progress: Progress
+    ids: TopicIds
+
+
+class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: Spark's checkpoint holds the offsets, in the form of Spark's own Kafka source."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._initial: Json | None = None
+        self._initial_kept = False
+        self._asked = False  # for a new batch, in this run
+        self._until: Offsets | None = None  # the ends when an AvailableNow query began
+        self._latest: Offsets = {}
+        self._made_anew: set[str] = set()  # topics that were, where loss is ignored
+        self._last_trigger: float | None = None
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get the options; connections stay with the driver."""
+        return {**self.__dict__, "_driver": None}
+
+    def initialOffset(self) -> Json:
+        if self._initial is None:
+            self._initial = self._kept_initial()
+            self._initial_kept = self._initial is not None
+        if self._initial is None:
+            lookup = self._open().lookup
+            self._initial = plan.to_json(lookup.start(self._options.start, lookup.places()))
+            self._keep_initial(self._initial)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_per_trigger:
+            return ReadMaxRows(max_rows=self._options.max_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        self._own(start)
+        self._asked = True
+        lookup = self._open().lookup
+        begin = {place: offset for place, offset in plan.from_json(start).items() if lookup.subscribed(place)}
+        end = self._not_before(begin, self._whole(begin, self._ends()))
+        begin |= lookup.earliest([place for place in end if place not in begin])
+        if isinstance(limit, ReadMaxRows):
+            end = plan.limited(begin, end, limit.max_rows)
+        if self._too_few(plan.lag(begin, end)):
+            return start
+        self._last_trigger = time.monotonic()
+        return plan.to_json(end)
+
+    def reportLatestOffset(self) -> Json:
+        return plan.to_json(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._latest = self._open().lookup.latest(self._places())
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        self._own(end)
+        self._began_here()
+        lookup = self._open().lookup
+        high = plan.from_json(end)
+        low = plan.from_json(start)
+        low = {place: offset for place, offset in low.items() if place in high or lookup.subscribed(place)}
+        there = lookup.present(low.keys() | high.keys())
+        self._same_topics()
+        earliest, latest = lookup.earliest(there), self._caught_up(high, lookup.latest(there))
+        low, high, losses = plan.available(low, high, earliest, latest, self._told(low))
+        settle(self._options, losses)
+        tasks = self._tasks(low, high)
+        records = sum(each.count for task in tasks for each in task.ranges)
+        self._open().progress.planned(records, len(tasks), plan.lag(high, latest), end)
+        return tasks
+
+    def commit(self, end: Json) -> None:
+        """Spark is done with `end`. What is told here is for those who look at lag; nothing is read from it.
+
+        So nothing that goes wrong with it may end the query, whatever it is.
+        """
+        try:
+            self._open().progress.committed(end)
+            if self._options.group is not None:
+                commit_offsets(self._open().monitor, self._options.group, plan.from_json(end))
+        except (KafkaError, Unreachable, Unsupported) as error:
+            logger.warning("group %s shows an old lag, its offsets can't be committed: %s", self._options.group, error)
+        except Exception:
+            logger.exception("group %s shows an old lag, its offsets can't be committed", self._options.group)
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.cluster.close()
+            self._driver.monitor.close()
+            self._driver = None
+
+    def _ends(self) -> Offsets:
+        if self._until is not None:
+            return self._until
+        self._latest = self._open().lookup.latest(self._places())
+        return self._latest
+
+    def _places(self) -> list[plan.Place]:
+        places = self._open().lookup.places_of_old()
+        self._same_topics()
+        return places
+
+    def _own(self, offsets: Mapping[str, Any]) -> None:
+        """Offsets of which none is of this subscription come from the checkpoint of another query."""
+        strangers = [topic for topic in offsets if not self._open().lookup.subscribed_topic(topic)]
+        if strangers and len(strangers) == len(offsets):
+            raise OptionError(
+                f"the checkpoint holds offsets of {', '.join(strangers[:10])}, which this query does not read: it is "
+                "another's. Give this query a checkpoint of its own"
+            )
+
+    def _told(self, offsets: Mapping[plan.Place, int]) -> set[plan.Place]:
+        """Those that are where the query was told to start, and not how far it had read."""
+        told = plan.from_json(self._initial or {})
+        return {place for place, offset in offsets.items() if told.get(place) == offset}
+
+    def _began_here(self) -> None:
+        """The first micro-batch of a run that did not finish it, whose start Spark asks for again, is to be the same:
+        but its checkpoint has the end alone, and what was the latest offset then is not known now."""
+        again = self._initial is not None and not self._asked and not self._initial_kept
+        if again and self._options.starts_at_an_end:
+            what = (
+                "the first micro-batch of this checkpoint was not finished, and it began at what were the latest "
+                "offsets then: which those were is not known any more"
+            )
+            why = "Say where to begin by startingOffsets, or use a new checkpoint; initialOffsetsPath keeps it known"
+            settle(self._options, [plan.Loss(what, why)])
+
+    def _same_topics(self) -> None:
+        """Topics that were deleted and made again: what is at an offset there is not what follows what was read."""
+        lookup, ids = self._open().lookup, self._open().ids
+        others = ids.made_anew(lookup.ids)
+        if others:
+            what = f"{', '.join(others)} was deleted and made again since it was read: what was not read yet is gone"
+            settle(self._options, [plan.Loss(what)])
+            ids.learn({topic: lookup.ids[topic] for topic in others})
+            self._made_anew.update(others)
+
+    def _whole(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
+        """The ends, with those that were not told: a broker that starts may not know all topics yet.
+
+        A partition without an end would be new to the batch after, and be read again from its beginning.
+        """
+        missing = [place for place in begin if place not in end]
+        if not missing:
+            return end
+        lookup = self._open().lookup
+        found = lookup.latest(lookup.present(missing))
+        if self._until is not None:
+            self._until = self._until | found
+        gone = [place for place in missing if place not in found]
+        settle(self._options, [plan.Loss(f"{topic}-{partition} is gone") for topic, partition in gone])
+        return end | found
+
+    def _caught_up(self, least: Mapping[plan.Place, int], ends: Offsets) -> Offsets:
+        """The ends, each asked for again where it is before what was seen: a leader may be behind for a moment."""
+        deadline = time.monotonic() + self._options.rpc.unknown_topic_s
+        while True:
+            behind = [place for place, offset in ends.items() if offset < least.get(place, offset)]
+            if not behind or time.monotonic() > deadline or all(topic in self._made_anew for topic, _ in behind):
+                return ends
+            time.sleep(BEHIND_PAUSE_S)
+            ends = ends | self._open().lookup.latest(behind)
+
+    def _not_before(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
+        """The ends; one that stays before what was read is a loss."""
+        end = self._caught_up(begin, end)
+        behind = [place for place, offset in end.items() if offset < begin.get(place, offset)]
+        told = self._told(begin)
+        settle(self._options, [plan.too_short(place, end[place], begin[place], place in told) for place in behind])
+        return end
+
+    def _too_few(self, waiting: int) -> bool:
+        """Whether to wait for more records: fewer than minOffsetsPerTrigger, and not for too long yet.
+
+        The first batch of a run waits for nothing: nobody knows how long ago the one before it was.
+        """
+        least = self._options.min_per_trigger
+        if least is None or self._until is not None or self._last_trigger is None or waiting >= least:
+            return False
+        return (time.monotonic() - self._last_trigger) * 1000 < self._options.max_trigger_delay_ms
+
+    def _kept_initial(self) -> Json | None:
+        """Where the query began, kept beside the checkpoint: `latest` would be another place after a crash."""
+        path = self._options.initial_offsets_path
+        if path is None or not Path(path).exists():
+            return None
+        return json.loads(Path(path).read_text())
+
+    def _keep_initial(self, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        path = self._options.initial_offsets_path
+        if path is not None and not Path(path).exists():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_file(Path(path), json.dumps(offsets), durable=True)
+
+    def _open(self) -> _Driver:
+        if self._driver is None:
+            options = self._options
+            hasty = replace(
+                options.rpc,
+                patience_s=min(options.rpc.patience_s, MONITORING_PATIENCE_S),
+                request_timeout_s=min(options.rpc.request_timeout_s, MONITORING_PATIENCE_S),
+                connect_timeout_s=min(options.rpc.connect_timeout_s, MONITORING_PATIENCE_S),
+            )
+            cluster = Cluster(options.bootstrap, options.rpc)
+            self._driver = _Driver(
+                cluster,
+                Cluster(options.bootstrap, hasty),
+                Lookup(options, cluster),
+                Progress(options.progress_path),
+                TopicIds(options.topic_ids_path),
+            )
+        return self._driver
