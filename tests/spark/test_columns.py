@@ -13,7 +13,7 @@ pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 
 from tidelog.spark import columns, native, walk
 from tidelog.spark.columns import Decoder, Range
-from tidelog.wire.batch import APPEND_TIME, build, read_header, records
+from tidelog.wire.batch import APPEND_TIME, HEADER_BYTES, build, read_header, records, seal
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record
 from tidelog.wire.record import Record, RecordError, walk_records
@@ -167,12 +167,45 @@ def test_an_aborted_transaction_may_span_fetches_and_begin_before_the_first() ->
     assert found == [b"c"]
 
 
-def test_a_flipped_bit_is_said_not_read() -> None:
-    made = build([Record(timestamp=0, value=b"a" * 50)])
+def test_a_flipped_bit_is_said_not_read_and_where_it_is() -> None:
+    made = build([Record(timestamp=0, value=b"a" * 50)], base_offset=7)
     made[80] ^= 1
-    with pytest.raises(KafkaError, match="checksum") as raised:
-        rows(made)
+    with pytest.raises(KafkaError, match=r"orders-3: record batch at offset 7: .*checksum") as raised:
+        rows(build([Record(timestamp=0)]), made)
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_what_does_not_inflate_is_said_with_its_place(codec: int) -> None:
+    made = build([Record(timestamp=0, value=b"a" * 500)], base_offset=7, compression=codec)
+    made[HEADER_BYTES:] = b"\xff" * (len(made) - HEADER_BYTES)
+    seal(made, 0, len(made))
+    with pytest.raises(KafkaError, match="orders-3: record batch at offset 7: corrupt"):
+        rows(made)
+
+
+def test_older_formats_are_said_with_their_place() -> None:
+    made = build([Record(timestamp=0)], base_offset=7)
+    made[16] = 1
+    with pytest.raises(KafkaError, match="orders-3: record batch at offset 7: record batch of magic 1"):
+        rows(made)
+
+
+def test_records_that_are_next_to_nothing_make_several_arrow_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "ROWS_MAX", 10)
+    built = [build([Record(timestamp=0)] * 6, base_offset=offset) for offset in (0, 6, 12)]
+    built.append(build([Record(timestamp=0)] * 35, base_offset=18, last_offset_delta=40))
+    made = list(Decoder(Range("orders", 3, 2, 50)).feed(memoryview(b"".join(built))))
+    assert [batch.num_rows for batch in made] == [4, 6, 6, 10, 10, 10, 2]
+    assert [offset for batch in made for offset in batch.column("offset").to_pylist()] == list(range(2, 50))
+
+
+def test_holes_that_compaction_left_inside_a_batch_keep_the_offsets() -> None:
+    left = [Record(offset, 5, b"k", b"%d" % offset) for offset in (21, 24, 29)]
+    made = build(left, base_offset=20, last_offset_delta=15, delete_horizon=3)
+    assert [(row["offset"], row["value"]) for row in rows(made)] == [(21, b"21"), (24, b"24"), (29, b"29")]
+    assert {row["timestamp"].timestamp() for row in rows(made)} == {0.005}
+    assert rows(build([], base_offset=20, last_offset_delta=15)) == []
 
 
 def test_no_rows_make_no_batch() -> None:

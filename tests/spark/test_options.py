@@ -58,6 +58,34 @@ def test_isolation_limits_and_group() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "millis"),
+    [("60000", 60_000), ("15M", 900_000), ("2 min", 120_000), ("1d", 86_400_000), ("2500us", 2)],
+)
+def test_a_delay_is_read_as_spark_reads_times(text: str, millis: int) -> None:
+    assert stream(maxTriggerDelay=text).max_trigger_delay_ms == millis
+
+
+def test_options_of_the_connector_that_have_no_use_here_are_taken() -> None:
+    of_the_connector = {
+        "kafkaConsumer.pollTimeoutMs": "1000",
+        "fetchOffset.numRetries": "5",
+        "fetchOffset.retryIntervalMs": "10",
+        "partition.metadata.cache.ttl.ms": "60000",
+        "kafka.session.timeout.ms": "10000",
+        "kafka.max.poll.records": "5000",
+    }
+    assert stream(**of_the_connector) == stream()
+
+
+def test_which_starts_are_elsewhere_when_they_are_asked_for_again() -> None:
+    assert stream().starts_at_an_end
+    assert stream(startingOffsets='{"orders":{"0":5,"1":-1}}').starts_at_an_end
+    assert stream(startingTimestamp="5", startingOffsetsByTimestampStrategy="latest").starts_at_an_end
+    assert not stream(startingTimestamp="5").starts_at_an_end
+    assert not stream(startingOffsets='{"orders":{"0":5,"1":-2}}').starts_at_an_end
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers: no broker's address is given"),
@@ -77,6 +105,17 @@ def test_isolation_limits_and_group() -> None:
         ({"kafka.security.protocol": "SASL_SSL"}, "SASL is not supported yet"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "not one of error, latest"),
         ({"maxTriggerDelay": "soon"}, "write 15m, 30s or 1h"),
+        ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, "20 is more than maxOffsetsPerTrigger.* 15"),
+        ({"startingTimestamp": "7", "endingTimestamp": "6"}, "startingTimestamp: 7 is after endingTimestamp, 6"),
+        ({"startingTimestamp": str(2**63)}, "no time in milliseconds"),
+        ({"startingOffsets": f'{{"orders":{{"0":{2**63}}}}}'}, "orders-0 has 9223372036854775808"),
+        (
+            {"startingOffsets": '{"orders":{"0":9}}', "endingOffsets": '{"orders":{"0":8}}'},
+            "startingOffsets: orders-0 starts at 9, after its end, 8",
+        ),
+        ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit is not supported: offsets live in Spark's"),
+        ({"kafka.KEY.deserializer": "x"}, "key.deserializer is not supported"),
+        ({"kafka.interceptor.classes": "x"}, "interceptor.classes is not supported"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_write(given: dict[str, str], said: str) -> None:
@@ -94,5 +133,9 @@ def test_nothing_and_nonsense_to_subscribe_to() -> None:
         read_options(HERE, streaming=False)
     with pytest.raises(OptionError, match="is no regular expression"):
         read_options({**HERE, "subscribePattern": "("}, streaming=False)
+    with pytest.raises(OptionError, match=r"invalid perl operator: \(\?! \(RE2 is what is read here"):
+        read_options({**HERE, "subscribePattern": "^(?!__).*"}, streaming=False)
+    with pytest.raises(OptionError, match="subscribePattern is empty"):
+        read_options({**HERE, "subscribePattern": " "}, streaming=False)
     with pytest.raises(OptionError, match="no list of partitions"):
         read_options({**HERE, "assign": '{"a":["x"]}'}, streaming=False)

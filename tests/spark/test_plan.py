@@ -29,11 +29,18 @@ def test_offsets_stand_in_the_checkpoint_as_sparks_own_source_writes_them() -> N
 def test_a_limit_is_kept_and_everyone_gets_on(end: dict[tuple[str, int], int], limit: int) -> None:
     start = dict.fromkeys(end, 0)
     found = limited(start, end, limit)
-    taken = sum(found.values())
-    assert taken == min(limit, sum(end.values()))
-    assert all(found[place] <= end[place] for place in end)
-    if limit >= len(end):
-        assert all(found[place] > 0 for place in end if end[place])
+    with_records = sum(1 for offset in end.values() if offset)
+    assert sum(found.values()) == min(max(limit, with_records), sum(end.values()))
+    assert all(min(1, end[place]) <= found[place] <= end[place] for place in end)
+
+
+def test_small_partitions_get_on_beside_one_that_always_has_more() -> None:
+    assert limited({A: 0, B: 0, C: 0}, {A: 1000, B: 1, C: 1}, 3) == {A: 1, B: 1, C: 1}
+    assert limited({A: 0, B: 0, C: 0}, {A: 1000, B: 1, C: 1}, 1) == {A: 1, B: 1, C: 1}
+
+
+def test_a_limit_does_not_hold_a_partition_where_it_was_before_it_was_made_anew() -> None:
+    assert limited({A: 500, B: 0}, {A: 3, B: 100}, 10) == {A: 3, B: 10}
 
 
 @given(sizes, st.integers(1, 20), st.integers(1, 300))
@@ -82,6 +89,24 @@ def test_a_topic_made_anew_is_read_from_its_beginning_where_loss_is_ignored() ->
     low, high, losses = available({A: 500}, {A: 10}, {A: 2}, {A: 12})
     assert ranges(low, high) == [OffsetRange("a", 0, 2, 10)]
     assert [loss.what.partition(",")[0] for loss in losses] == ["a-0 ends at offset 12"]
+
+
+def test_where_a_query_was_told_to_start_nothing_else_is_read() -> None:
+    for end, latest in ((10, 12), (600, 12), (400, 900)):
+        low, high, losses = available({A: 500}, {A: end}, {A: 2}, {A: latest}, told={A})
+        assert ranges(low, high) == []
+        assert f"ends at offset {min(latest, 400)}, before 500 where it was to start" in losses[0].what
+
+
+def test_only_the_first_part_of_a_range_starts_wherever_the_partition_does() -> None:
+    parts = split(ranges({A: 0, B: 5}, {A: 9, B: 9}, floating={A}), None, 3)
+    assert [(part.partition, part.start, part.floating) for part in parts] == [
+        (0, 0, True),
+        (0, 3, False),
+        (0, 6, False),
+        (1, 5, False),
+        (1, 7, False),
+    ]
 
 
 def test_a_deleted_topic_is_noticed() -> None:

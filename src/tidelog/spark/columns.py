@@ -80,7 +80,10 @@ class Decoder:
                     continue
                 section = payload(buffer, header)
             except KafkaError as error:
-                raise KafkaError(error.code, f"{self._where(header)}: {error.message}") from error
+                where, _, at = self._where(header).partition(": ")
+                raise KafkaError(
+                    error.code, f"{where}: {at}: {(error.message or '').removeprefix(at + ': ')}"
+                ) from error
             if gathered and (size + len(section) > ARENA_BYTES_MAX or rows + header.record_count > ROWS_MAX):
                 yield from self._made(gathered)
                 gathered, size, rows = [], 0, 0
