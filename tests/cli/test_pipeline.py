@@ -1,9 +1,10 @@
 """`tidelog pipeline` without Spark: files checked, listed, told of; records sent once more."""
 
 import json
-import os
+import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka import Producer as TransactionalProducer
 
 from tidelog.cli.app import app
 from tidelog.client import Admin, Producer, read
+from tidelog.spark.pipeline.model import load
 from tidelog.testing import Broker
 
 READY = Path(__file__).parents[2] / "pipelines"
@@ -27,12 +29,14 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def write_status(file: Path, outcome: str, pid: int) -> None:
-    state = file.parent / "state/orders-to-lake"
+def write_status(file: Path, outcome: str, **more: object) -> None:
+    state = load(file).state
     state.mkdir(parents=True, exist_ok=True)
-    query = {"active": True, "batch": 7, "rows": 1200, "rows_per_s": 3456.7, "batch_ms": 250, "lag": 42}
-    told = {"pipeline": "x", "outcome": outcome, "pid": pid, "at": time.time(), "queries": {"orders": query}}
-    (state / "status.json").write_text(json.dumps(told))
+    query = {"active": True, "batch": 7, "rows": 1200, "bytes": 2048, "rows_per_s": 3456.7, "batch_ms": 250, "lag": 42}
+    query["at"] = "2026-01-31T12:00:00.000Z"
+    at = datetime(2026, 1, 31, 12, 0, 9, tzinfo=UTC).timestamp()
+    told = {"pipeline": "x", "outcome": outcome, "pid": 1, "at": at, "queries": {"orders": query}}
+    (state / "status.json").write_text(json.dumps(told | more))
 
 
 @pytest.fixture
@@ -67,11 +71,63 @@ def test_pipelines_are_listed_with_their_state(file: Path) -> None:
 
 def test_status_tells_rates_and_lag_and_whether_it_still_runs(file: Path) -> None:
     assert "never ran" in tidelog("status", file).output
-    write_status(file, "running", os.getpid())
-    text = tidelog("status", file).output
-    assert all(part in text for part in ("running", "3,457", "42", "250", "orders"))
-    write_status(file, "running", 2**22 + 1)
+    write_status(file, "running", at=time.time())
+    with load(file).hold_state():
+        text = tidelog("status", file).output
+        assert text.startswith("orders-to-lake  running\n")
+        assert all(part in text for part in ("3,457", "42", "250", "1,200", "2.0 KB"))
+        assert [each["state"] for each in json.loads(tidelog("list", file.parent, "--json").output)] == ["running"]
     assert json.loads(tidelog("status", file, "--json").output)["outcome"] == "gone"
+    assert "Its process ended without a word: run it again" in tidelog("status", file).output
+
+
+def test_status_tells_why_a_run_failed_and_which_one_has_fallen_silent(file: Path) -> None:
+    write_status(file, "failed", why="orders: there is no room on the disk")
+    text = tidelog("status", file).output
+    assert "failed, " in text
+    assert "\n  orders: there is no room on the disk\n" in text
+    assert "9 s ago" in text  # the last batch, when the status was written
+    assert "failed: orders: there is no room" in tidelog("list", file.parent).output
+    write_status(file, "running")
+    with load(file).hold_state():
+        assert "running, and silent for " in tidelog("status", file).output
+
+
+def test_every_file_is_checked_whatever_is_wrong_with_the_first(file: Path) -> None:
+    broken = file.with_name("a.toml")
+    broken.write_text(file.read_text().replace("decode", "decod"))
+    result = tidelog("check", broken, file, "--no-spark")
+    assert result.exit_code == 1
+    assert f"{broken}:7: unknown key decod" in result.output
+    assert f"{file}: orders-to-lake is fine." in result.output
+    told = json.loads(tidelog("check", broken, file, "--no-spark", "--json").output)
+    assert [sorted(each) for each in told.values()] == [["problems"], ["decoder", "pipeline", "tables"]]
+
+
+@pytest.mark.parametrize("command", ["run", "check", "declare", "replay"])
+def test_without_pyspark_the_extra_is_named(file: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "tidelog.spark.pipeline.run", None)
+    more = {"declare": ["--to", file.parent / "project"], "replay": ["--table", file.parent]}.get(command, [])
+    result = tidelog(command, file, *more)
+    assert (result.exit_code, "is not installed\n       pip install 'tidelog[spark]'" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("start", ["soon", "42", "-10", "end"])
+def test_a_start_that_is_none_is_refused_before_anything_starts(file: Path, start: str) -> None:
+    result = tidelog("run", file, "--from", start, "-b", "127.0.0.1:1")
+    assert (result.exit_code, "write earliest, latest, 2h or 2026-01-31T12:00" in result.output) == (2, True)
+
+
+def test_a_topic_that_is_not_there_and_flags_that_do_nothing_are_told(broker: Broker, tmp_path: Path) -> None:
+    for command in (["redrive", "none-dead"], ["replay", "x", "--topic", "none-dead"]):
+        result = tidelog(*command, "-b", broker.bootstrap)
+        assert (result.exit_code, "there is no topic none-dead" in result.output) == (1, True)
+        assert "Traceback" not in result.output
+    result = tidelog("replay", "x", "--table", tmp_path, "--from", "3")
+    assert (result.exit_code, "--from is for --topic" in result.output) == (2, True)
+    result = tidelog("replay", "x", "--topic", "y", "--key", "id")
+    assert (result.exit_code, "--key is for --table" in result.output) == (2, True)
 
 
 def test_dead_letters_are_sent_back_once(broker: Broker) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.client import Admin
 from tidelog.spark.pipeline import session as sessions
 from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.cluster import _why
 from tidelog.spark.pipeline.java import NoSpark, java_version, ready_java
 from tidelog.spark.pipeline.model import Pipeline, load
+from tidelog.spark.pipeline.run import run_at
 from tidelog.spark.pipeline.session import session
+from tidelog.spark.pipeline.stopping import Stop
+from tidelog.testing import Broker
 
 FILE = """
 name = "orders"
@@ -103,6 +107,49 @@ def test_the_java_of_pypi_is_started_without_the_module_that_it_lacks(
     given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main"]
     said = subprocess.run([door, *given], capture_output=True, text=True, check=True).stdout
     assert said == 'version "21" -Xmx1g -cp a b Main\n'
+
+
+@pytest.mark.parametrize(
+    ("jar", "why"),
+    [
+        ("spark-core_2.12-3.5.1.jar", "is Spark 3.5.1, and PySpark here is "),
+        ("other.jar", "holds no Spark, and PySpark "),
+    ],
+)
+def test_a_spark_home_of_another_version_is_refused(
+    pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jar: str, why: str
+) -> None:
+    """PySpark would start that one, and fail in one of a hundred ways."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java_that_says(tmp_path, 'openjdk version "17.0.15"')
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / jar).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(NoSpark, match=f"SPARK_HOME is {tmp_path}, which {why}.*: unset SPARK_HOME"):
+        session(pipeline(), None)
+
+
+def test_a_state_that_can_not_be_used_is_refused_before_spark_starts(
+    pipeline: Callable[..., Pipeline], broker: Broker, no_java: None
+) -> None:
+    """There is no Java here: what would start Spark would say so."""
+    Admin(broker.bootstrap).create_topic("orders", 1)
+    pipeline()
+    made = load(pipeline().file, broker.bootstrap)
+
+    def refused(start: str | None) -> str:
+        with pytest.raises((PipelineError, NoSpark)) as caught:
+            run_at(None, made, once=True, start=start, tell=print, stop=Stop())
+        return str(caught.value)
+
+    with made.hold_state():
+        assert f"orders runs already, as process {os.getpid()}" in refused(None)
+    assert "no Java was found" in refused("2h")
+    (made.state / "initial-orders.json").touch()
+    assert "--from is for the first run" in refused("2h")
+    assert "no Java was found" in refused(None)
+    (made.state / "pipeline.json").write_text('{"name": "another", "id": "1"}')
+    assert "holds the checkpoint of pipeline another" in refused(None)
 
 
 def test_a_master_that_is_not_there_is_named(pipeline: Callable[..., Pipeline]) -> None:

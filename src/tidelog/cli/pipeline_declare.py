@@ -4,9 +4,7 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.failure import Failure
-
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from tidelog.cli.pipeline_told import FILE, load_file, spark_told
 
 
 @click.command()
@@ -20,14 +18,11 @@ def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
     Examples:
       tidelog pipeline declare orders.toml --to orders-project
     """
-    from tidelog.spark.pipeline.check import PipelineError
-    from tidelog.spark.pipeline.declarative import write_project
-    from tidelog.spark.pipeline.model import load
+    pipeline = load_file(file, bootstrap)
+    with spark_told():
+        from tidelog.spark.pipeline.declarative import write_project
 
-    try:
-        made = write_project(load(file, bootstrap), folder)
-    except PipelineError as error:
-        raise Failure(str(error)) from None
+        made = write_project(pipeline, folder)
     for each in made:
         click.echo(f"Wrote {each}")
     click.echo(f"Run it: SPARK_CONF_DIR={made[1].parent} spark-pipelines run --spec {made[0]}")

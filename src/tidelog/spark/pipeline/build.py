@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
 
 from tidelog.client.start import Start
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON, DecodeError, decoded, inferred
@@ -59,6 +60,11 @@ class Views:
     def add(self, name: str, rows: Any) -> None:
         rows.createOrReplaceTempView(name)
 
+    def counted(self, name: str, rows: Any) -> Any:
+        """Records of a stream, with the bytes of their keys and values summed up by micro-batch, for `status`."""
+        sizes = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+        return rows.observe(f"read-{name}", F.sum(sizes).alias("bytes"))
+
     def sql(self, text: str) -> Any:
         rows = self._spark.sql(text)
         rows.columns  # noqa: B018  Spark Connect looks at a query only when it is asked something
@@ -71,7 +77,7 @@ def build(spark: Any, pipeline: Pipeline, start: str | None = None, views: Views
     views = views or Views(spark)
     for name, source in pipeline.sources.items():
         try:
-            rows = _read(spark, pipeline, name, source, start)
+            rows = _read(spark, pipeline, name, source, start, views)
         except DecodeError as error:
             raise pipeline.problem(("source", name, "decode"), str(error)) from None
         except (AnalysisException, ParseException) as error:
@@ -130,7 +136,7 @@ def _check_sinks(pipeline: Pipeline, tables: dict[str, Any]) -> None:
                 )
 
 
-def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], start: str | None) -> Any:
+def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], start: str | None, views: Views) -> Any:
     stream = pipeline.is_stream(name)
     reading = spark.readStream if stream else spark.read
     options: dict[str, str] = dict(source.get("options", {}))
@@ -153,6 +159,7 @@ def _read(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], sta
         more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
         more["kafka.group.id"] = f"pipeline-{pipeline.name}"
     rows = reading.format("tidelog").options(**(base | more | options)).load()
+    rows = views.counted(name, rows) if stream else rows
     if "descriptor" in source:
         source = {**source, "descriptor": _beside(pipeline, source["descriptor"])}
     return decoded(rows, source, _schema(spark, pipeline, name, source, base))

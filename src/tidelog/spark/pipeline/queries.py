@@ -5,9 +5,14 @@ start one after the other. One that fails nevertheless loses nothing by it: it g
 crash.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
+
+from tidelog.spark.pipeline.reason import words_of
+
+logger = logging.getLogger("tidelog.spark")
 
 LATE = "Python worker failed to connect back"
 TRIES = 5
@@ -64,5 +69,9 @@ class Queries:
         return failed
 
     def stop(self) -> None:
-        for query in self.by_name.values():
-            query.stop()
+        """Stop all. One that does not end in time is cut off with its Spark, and goes on from its checkpoint."""
+        for name, query in self.by_name.items():
+            try:
+                query.stop()
+            except Exception as error:  # of Java's, or that there is no Java any more
+                logger.warning("%s did not stop: %s", name, words_of(error))

@@ -1,25 +1,25 @@
 """Running a pipeline: a Spark session, a query for each sink and one for bad rows, watched until they end."""
 
-import re
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from tidelog.spark.pipeline import left_out
+from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.queries import Queries
-from tidelog.spark.pipeline.session import NoSpark, session
+from tidelog.spark.pipeline.reason import reason_of
+from tidelog.spark.pipeline.session import LOG, NoSpark, ended, session
 from tidelog.spark.pipeline.sinks import bad_rows, start_bad_rows, start_stream, write_bad_rows, write_batch
-from tidelog.spark.pipeline.status import late_rows, told_of, write_status
+from tidelog.spark.pipeline.stopping import Stop
 from tidelog.spark.progress import write_file
 
 WATCH_S = 0.5
+ENDED_S = 0.5
 BAD_ROWS = "bad-rows"
 
-__all__ = ["NoSpark", "check", "check_topics", "found_in", "reason_of", "run", "session"]
+__all__ = ["NoSpark", "check", "check_topics", "reason_of", "run", "run_at", "session"]
 
 
 def check(pipeline: Pipeline, spark: Any) -> dict[str, list[str]]:
@@ -29,40 +29,96 @@ def check(pipeline: Pipeline, spark: Any) -> dict[str, list[str]]:
     return {name: rows.columns for name, rows in tables.items() if not name.endswith("!")}
 
 
-def run(
-    pipeline: Pipeline, spark: Any, *, once: bool = False, start: str | None = None, tell: Callable[[str], None] = print
-) -> None:
-    """Run until it is stopped; with `once` until everything that is there now is done. Raises what ends a query."""
+def run_at(
+    master: str | None,
+    pipeline: Pipeline,
+    *,
+    once: bool,
+    start: str | None,
+    tell: Callable[[str], None],
+    stop: Stop,
+) -> bool:
+    """Run at a master, with a session of its own that ends with it; whether it is done, and not stopped before.
+
+    What can be refused is refused before Spark starts, which takes a while: a topic that isn't there, a state that is
+    another's or in use, a start where a checkpoint is.
+    """
     check_topics(pipeline)
     with pipeline.hold_state():
-        _run(pipeline, spark, once, start, tell)
+        _take_state(pipeline, start)
+        with Board(pipeline, tell, stop) as board, stop.on_signals(tell):
+            spark = session(pipeline, master, tell=tell)
+            stop.gently = True
+            try:
+                board.done = _run(pipeline, spark, once, start, board, stop)
+            except Exception as error:
+                if gone := ended(spark, ENDED_S):
+                    raise RuntimeError(f"{pipeline.name}: {gone}; {pipeline.state / LOG} may say why") from error
+                raise
+            finally:
+                if not ended(spark):
+                    spark.stop()
+    return board.done
 
 
-def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, tell: Callable[[str], None]) -> None:
+def run(
+    pipeline: Pipeline,
+    spark: Any,
+    *,
+    once: bool = False,
+    start: str | None = None,
+    tell: Callable[[str], None] = print,
+    stop: Stop | None = None,
+) -> bool:
+    """Run until it is stopped; with `once` until everything that is there now is done. Raises what ends a query.
+
+    Whether it is done, and was not stopped before.
+    """
+    check_topics(pipeline)
+    with pipeline.hold_state():
+        _take_state(pipeline, start)
+        stop = stop or Stop()
+        with Board(pipeline, tell, stop) as board:
+            board.done = _run(pipeline, spark, once, start, board, stop)
+    return board.done
+
+
+def _take_state(pipeline: Pipeline, start: str | None) -> None:
     pipeline.take_state()
-    if start is not None and (pipeline.state / "checkpoints").exists():
+    began = (pipeline.state / "checkpoints").exists() or any(pipeline.state.glob("initial-*.json"))
+    if start is not None and began:
         raise pipeline.problem(
             ("state",),
             f"--from is for the first run, and {pipeline.state} holds a checkpoint: remove the folder to begin anew",
         )
-    make_topics(pipeline)
-    tables = build(spark, pipeline, start)
+
+
+def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: Board, stop: Stop) -> bool:
     still = [name for name in pipeline.sources if pipeline.is_decoded(name) and not pipeline.is_stream(name)]
-    if not pipeline.streams:
-        _run_still(pipeline, tables, still, tell)
-        return
-    _still_bad_rows(pipeline, tables, still)
-    _warm(pipeline, spark)
-    queries = Queries(tell)
+    with stop.cancelling(spark):
+        make_topics(pipeline)
+        tables = build(spark, pipeline, start)
+        if stop:
+            return False
+        if not pipeline.streams:
+            _run_still(pipeline, tables, still, board)
+            return True
+        _still_bad_rows(pipeline, tables, still)
+        _warm(pipeline, spark)
+    queries = Queries(board.tell)
+    begin = {name: partial(start_stream, pipeline, name, sink, tables[sink["from"]]) for name, sink in pipeline.sinks}
+    for source in pipeline.sources:
+        if pipeline.is_decoded(source) and source not in still:
+            name = _bad_name(pipeline, source)
+            begin[name] = partial(start_bad_rows, pipeline, name, tables[f"{source}!"])
     try:
-        for name, sink in pipeline.sinks:
-            queries.start(name, partial(start_stream, pipeline, name, sink, tables[sink["from"]], once=once))
-        for source in pipeline.sources:
-            if pipeline.is_decoded(source) and source not in still:
-                name = _bad_name(pipeline, source)
-                queries.start(name, partial(start_bad_rows, pipeline, name, tables[f"{source}!"], once=once))
-        tell(f"{pipeline.name} runs: {', '.join(queries.by_name)}")
-        _watch(pipeline, queries, tell)
+        for name, starting in begin.items():
+            if stop:
+                return False
+            queries.start(name, partial(starting, once=once))
+            board.look(queries.by_name, "starting")
+        board.tell(f"{pipeline.name} runs: {', '.join(begin)}")
+        return _watch(pipeline, queries, board, stop)
     finally:
         queries.stop()
 
@@ -83,53 +139,33 @@ def _bad_name(pipeline: Pipeline, source: str) -> str:
     return BAD_ROWS if len(pipeline.sources) == 1 else f"{BAD_ROWS}-{source}"
 
 
-def _watch(pipeline: Pipeline, running: Queries, tell: Callable[[str], None]) -> None:
-    """Until all are done or one failed; the status file is kept fresh, and rows that are left out are told of."""
-    known = left_out.left_out(pipeline.state)
-    seen: dict[str, int | None] = {}
-    while True:
+def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop) -> bool:
+    """Until all are done (True), one failed (raises its reason), or a stop is wished."""
+    while not stop:
         failed = running.mend()
-        queries = running.by_name
-        active = [name for name, query in queries.items() if query.isActive]
-        told = {name: told_of(query) for name, query in queries.items()}
-        for name in [name for name, each in told.items() if each.get("batch") != seen.get(name)]:
-            seen[name] = told[name].get("batch")
-            for batch, rows in late_rows(queries[name]):
-                left_out.add(pipeline.state, f"{name}-late", batch, rows, "came later than the watermark allows", "")
-        outcome = "failed" if failed else "running" if active else "done"
-        found = left_out.left_out(pipeline.state)
-        write_status(pipeline.state, pipeline.name, told, outcome, found)
-        for name, each in found.items():
-            if known.get(name) != each:
-                tell(f"{pipeline.name}: {name}: {each.told}")
-        known = found
-        if failed:
-            raise RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(queries[failed[0]].exception())}")
+        active = any(query.isActive for query in running.by_name.values())
+        board.look(running.by_name, "failed" if failed else "running" if active else "done")
+        if failed and not stop:
+            raise RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(running.by_name[failed[0]].exception())}")
         if not active:
-            return
-        try:
-            time.sleep(WATCH_S)
-        except KeyboardInterrupt:
-            write_status(pipeline.state, pipeline.name, told, "stopped", found)
-            raise
+            return True
+        stop.wait(WATCH_S)
+    board.write("stopping")
+    return False
 
 
-def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], tell: Callable[[str], None]) -> None:
+def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], board: Board) -> None:
     """A pipeline without streams: every table once. A run that was cut short is repeated in place of what it wrote."""
     began = time.time()
     kept = pipeline.state / "still.json"
     batch = int(kept.read_text()) if kept.exists() else int(began)
     write_file(kept, str(batch), durable=True)
+    board.write("running")
     for name, sink in pipeline.sinks:
         write_batch(pipeline, name, sink, tables[sink["from"]], batch)
-        tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
+        board.tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
     _still_bad_rows(pipeline, tables, decoded, batch)
     kept.unlink()
-    found = left_out.left_out(pipeline.state)
-    write_status(pipeline.state, pipeline.name, {}, "done", found)
-    for name, each in found.items():
-        if each.batch == batch:
-            tell(f"{pipeline.name}: {name}: {each.told}")
 
 
 def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[str], batch: int | None = None) -> None:
@@ -137,30 +173,3 @@ def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[st
     for source in sources:
         number = int(time.time()) if batch is None else batch
         write_bad_rows(pipeline, _bad_name(pipeline, source), bad_rows(tables[f"{source}!"]), number)
-
-
-_RAISED = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout)\b(?::|$)")
-"""The line of a traceback that names the error."""
-_MISSING_METHOD = re.compile(r"'[\w.$\[\]]+ [\w.$]+\.[\w<>$]+\(.*\)'$")
-"""All that Java says of a method that a class no longer has."""
-_CALLED_JAVA = "An error occurred while calling"
-
-
-def reason_of(failure: Any) -> str:
-    """The line of a stream's failure that says why: the last error of Python's or Java's, or else the first line."""
-    text = str(failure)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("tidelog.") and ": " in line]
-    if told:
-        return told[-1].partition(": ")[2].replace("set failOnDataLoss=false", "set ignore_loss = true in its source")
-    if lines and _MISSING_METHOD.match(lines[0]):
-        return f"a jar in [spark] is built for another version of Spark: it wants {lines[0]}"
-    raised = [line for line in lines if _RAISED.match(line)]
-    if raised and _CALLED_JAVA in raised[-1]:  # py4j tells of Java's error in the next line
-        raised += [line[2:] for line in lines if line.startswith(": ")][:1]
-    return raised[-1] if raised else lines[0] if lines else text
-
-
-def found_in(folder: Path) -> list[Path]:
-    """The pipeline files in a folder."""
-    return sorted(file for file in folder.glob("*.toml") if "[source" in file.read_text(errors="replace"))

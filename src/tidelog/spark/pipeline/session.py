@@ -8,9 +8,13 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,10 @@ from typing import Any
 from tidelog.spark.pipeline.cluster import check_cluster, wait_for_executors
 from tidelog.spark.pipeline.java import NoSpark, ready_java
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.overheard import Overheard
+from tidelog.spark.pipeline.reason import words_of
 
-__all__ = ["NoSpark", "is_local", "is_remote", "session"]
+__all__ = ["NoSpark", "ended", "is_local", "is_remote", "session"]
 
 REACH_S = 10.0
 CONNECT_PORT = 15002
@@ -48,21 +54,26 @@ def is_remote(master: str | None) -> bool:
     return master is not None and master.startswith("sc://")
 
 
-def session(pipeline: Pipeline, master: str | None, *, log: bool = True) -> Any:
+def session(
+    pipeline: Pipeline, master: str | None, *, log: bool = True, tell: Callable[[str], None] | None = None
+) -> Any:
     """A session at `master`, checked to be able to run the pipeline; NoSpark or PipelineError says why not.
 
-    What Spark's own log says goes to `spark.log` in the pipeline's state, and nowhere without `log`.
+    What Spark's own log says goes to `spark.log` in the pipeline's state, and nowhere without `log`. `tell` is told
+    what its processes say besides.
     """
     if is_remote(master):
         return _connected(pipeline, str(master))
     ready_java()
+    _check_home()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has to reach this one
     elif str(master).startswith("spark://"):
         _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
     told: dict[str, str] = pipeline.told.get("spark", {})
-    spark = _started(pipeline, _patient(master or "local[*]"), {**_logging(pipeline, log), **told})
+    settings = {**_logging(pipeline, log), **told}
+    spark = _started(pipeline, _patient(master or "local[*]"), settings, Overheard(tell))
     try:
         cores = os.cpu_count() or 1
         if not is_local(master):
@@ -74,6 +85,34 @@ def session(pipeline: Pipeline, master: str | None, *, log: bool = True) -> Any:
         spark.stop()
         raise
     return spark
+
+
+def ended(spark: Any, within_s: float = 0.0) -> str | None:
+    """That the Java process of a session is gone, where it is one of this process's and is."""
+    process = getattr(getattr(getattr(spark, "_sc", None), "_gateway", None), "proc", None)
+    if process is None:
+        return None
+    try:
+        code = process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return None
+    how = "was killed, by a person or for want of memory" if code == -signal.SIGKILL else f"ended with {code}"
+    return f"Spark's Java process {how}"
+
+
+def _check_home() -> None:
+    """PySpark starts the Spark of SPARK_HOME, where that is set; one of another version fails in a hundred ways."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME")
+    found = sorted(Path(home, "jars").glob("spark-core_*.jar")) if home else []
+    versions = [re.sub(r"spark-core_[\d.]+-|\.jar$", "", jar.name) for jar in found]
+    if home and pyspark.__version__.split(".")[:2] not in [version.split(".")[:2] for version in versions]:
+        there = f"is Spark {versions[0]}" if versions else "holds no Spark"
+        raise NoSpark(
+            f"SPARK_HOME is {home}, which {there}, and PySpark here is {pyspark.__version__}: unset SPARK_HOME, or "
+            "install the PySpark of that version"
+        )
 
 
 def _logging(pipeline: Pipeline, log: bool) -> dict[str, str]:
@@ -91,7 +130,7 @@ def _patient(master: str) -> str:
     return f"local[{cores[1]},{TRIES}]" if cores else master
 
 
-def _started(pipeline: Pipeline, master: str, told: dict[str, str]) -> Any:
+def _started(pipeline: Pipeline, master: str, told: dict[str, str], overheard: Overheard) -> Any:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -100,10 +139,15 @@ def _started(pipeline: Pipeline, master: str, told: dict[str, str]) -> Any:
     building = building.appName(pipeline.name).master(master)
     for name, value in {**QUIET, **SQL, **told}.items():
         building = building.config(name, value)
+    interrupted = signal.getsignal(signal.SIGINT)
     try:
-        return building.getOrCreate()
+        with overheard.children():
+            return building.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise NoSpark(f"Spark can't start at {master}: {_first_line(error)}") from error
+        raise NoSpark(f"Spark can't start at {master}: {words_of(error)}{overheard.failure()}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)  # PySpark takes it for itself
 
 
 def _connected(pipeline: Pipeline, master: str) -> Any:
@@ -128,7 +172,7 @@ def _connected(pipeline: Pipeline, master: str) -> Any:
         spark = building.getOrCreate()
         spark.version  # noqa: B018  asks the server, which getOrCreate does not
     except PySparkException as error:
-        raise NoSpark(f"{master} does not answer as a Spark Connect server: {_first_line(error)}") from error
+        raise NoSpark(f"{master} does not answer as a Spark Connect server: {words_of(error)}") from error
     try:
         check_cluster(spark, pipeline, os.cpu_count() or 1)
     except BaseException:
@@ -156,9 +200,3 @@ def _reach(master: str, hosts: str, port: int, what: str) -> None:
         else:
             return
     raise NoSpark(f"{what} was not found at {master} ({'; '.join(reasons)}): is it running, and is that its address?")
-
-
-def _first_line(error: Exception) -> str:
-    thrown = getattr(error, "java_exception", None)
-    text = str(thrown.getMessage() if thrown is not None else error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -1,5 +1,6 @@
 """What running queries do, for people and programs: rows a second, lag, time of a batch; a file beside the state."""
 
+import fcntl
 import json
 import os
 import time
@@ -9,23 +10,31 @@ from pathlib import Path
 from typing import Any, cast
 
 from tidelog.spark.pipeline.left_out import LeftOut
+from tidelog.spark.pipeline.reason import reason_of
 from tidelog.spark.progress import write_file
 
 FILE = "status.json"
+LOCK = "lock"
+ALIVE = ("starting", "running", "stopping")
+"""Outcomes of a run that is not over: without a process that holds the state it is gone."""
 
 
 def told_of(query: Any) -> dict[str, Any]:
-    """One query's last progress."""
-    progress = query.lastProgress
+    """How one query is, and what its last micro-batch did."""
     failure = query.exception()
     told: dict[str, Any] = {"active": query.isActive, "message": query.status["message"]}
     if failure is not None:
-        told["error"] = str(failure).strip().split("\n")[0]
-    if progress is None:
-        return told
-    return told | {
+        told["error"] = reason_of(failure)
+    progress = query.lastProgress
+    return told if progress is None else told | figures(progress)
+
+
+def figures(progress: Any) -> dict[str, Any]:
+    """One micro-batch in figures. `lag` is what waited behind it; `bytes` are those of keys and values that it read."""
+    return {
         "batch": progress["batchId"],
         "rows": progress["numInputRows"],
+        "bytes": sum(row["bytes"] or 0 for row in dict[str, Any](progress.get("observedMetrics") or {}).values()),
         "rows_per_s": progress["processedRowsPerSecond"],
         "batch_ms": progress["durationMs"].get("triggerExecution"),
         "lag": sum(_lag(source) for source in progress["sources"]),
@@ -47,41 +56,44 @@ def _offsets(text: Any) -> dict[tuple[str, str], int]:
     return found
 
 
-def late_rows(query: Any) -> list[tuple[int, int]]:
-    """Which of the last micro-batches left rows out that were older than their watermark: number and rows of each."""
-    found: list[tuple[int, int]] = []
-    for progress in query.recentProgress:
-        rows = sum(each["numRowsDroppedByWatermark"] for each in progress["stateOperators"])
-        if rows:
-            found.append((progress["batchId"], rows))
-    return found
+def late_rows(progress: Any) -> int:
+    """How many rows a micro-batch left out that were older than its watermark."""
+    return sum(each["numRowsDroppedByWatermark"] for each in progress["stateOperators"])
 
 
 def write_status(
-    state: Path, name: str, queries: dict[str, Any], outcome: str, left_out: Mapping[str, LeftOut]
+    state: Path,
+    name: str,
+    queries: dict[str, Any],
+    outcome: str,
+    left_out: Mapping[str, LeftOut],
+    why: str | None = None,
 ) -> None:
-    """`outcome` is running, done, stopped or failed."""
+    """`outcome` is starting, running, stopping, done, stopped or failed; `why` it failed."""
     told = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
+    told |= {} if why is None else {"why": why}
     told["left_out"] = {query: {**asdict(each), "told": each.told} for query, each in left_out.items()}
     write_file(state / FILE, json.dumps(told, indent=1))
 
 
 def read_status(state: Path) -> dict[str, Any] | None:
-    """What was written last; a pipeline whose process is gone without a word is `gone`."""
+    """What was written last; a run that is not over, and holds its state no more, is `gone`."""
     try:
         told: dict[str, Any] = json.loads((state / FILE).read_text())
     except (OSError, ValueError):
         return None
-    if told["outcome"] == "running" and not _alive(told["pid"]):
+    if told["outcome"] in ALIVE and not _held(state):
         told["outcome"] = "gone"
     return told
 
 
-def _alive(pid: int) -> bool:
+def _held(state: Path) -> bool:
+    """Whether a process holds the state: ids of processes are given again, and those of other machines not known."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+        with (state / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    return True
+    except OSError:
+        return False
+    return False

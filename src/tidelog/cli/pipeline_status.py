@@ -1,0 +1,131 @@
+"""`tidelog pipeline list` and `status`: how pipelines are. Needs neither Spark nor a broker."""
+
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.cli.failure import Failure
+from tidelog.cli.options import json_option
+from tidelog.cli.pipeline_told import FILE, load_file
+from tidelog.cli.show import human_bytes, show_json, show_table
+
+FRESH_S = 1.0
+SILENT_S = 60.0
+"""A run writes its status twice a second; one that has not for so long hangs, or its machine does."""
+
+
+@click.command("list")
+@click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def list_pipelines(folder: Path, as_json: bool) -> None:
+    """List the pipelines in a folder and how they are.
+
+    \b
+    Examples:
+      tidelog pipeline list
+      tidelog pipeline list pipelines --json
+    """
+    from tidelog.spark.pipeline.status import read_status
+
+    rows: list[tuple[str, str, str]] = []
+    for file in sorted(folder.glob("*.toml")):
+        if "[source" not in file.read_text(errors="replace"):
+            continue
+        try:
+            made = load_file(file, None)
+        except Failure as failure:
+            rows.append((file.name, "", f"broken: {failure.message.splitlines()[0]}"))
+            continue
+        told = read_status(made.state)
+        rows.append((file.name, made.name, _state(told) if told else "never run"))
+    if as_json:
+        show_json([{"file": file, "pipeline": name, "state": state} for file, name, state in rows])
+    elif rows:
+        show_table(["File", "Pipeline", "State"], rows)
+    else:
+        click.echo(f"No pipelines in {folder}. docs/pipelines shows how to write one.", err=True)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--follow", "-f", is_flag=True, help="Show it again every second, until it ends.")
+@json_option
+def status(file: Path, follow: bool, as_json: bool) -> None:
+    """Show how a pipeline does: rows and bytes of the last batch, rows a second, lag, time it took.
+
+    \b
+    Examples:
+      tidelog pipeline status orders.toml
+      tidelog pipeline status orders.toml --follow
+    """
+    from tidelog.spark.pipeline.status import ALIVE, read_status
+
+    made = load_file(file, None)
+    while True:
+        told = read_status(made.state)
+        if told is None:
+            raise Failure(f"{made.name} never ran", f"start it with `tidelog pipeline run {file}`")
+        if as_json:
+            show_json(told)
+        else:
+            if follow and sys.stdout.isatty():
+                click.clear()
+            _show(made.name, told)
+        if not follow or told["outcome"] not in ALIVE:
+            return
+        time.sleep(FRESH_S)
+
+
+def _state(told: dict[str, Any]) -> str:
+    """One word, and why it failed."""
+    return f"{told['outcome']}: {told['why']}" if "why" in told else str(told["outcome"])
+
+
+def _show(name: str, told: dict[str, Any]) -> None:
+    from tidelog.spark.pipeline.status import ALIVE
+
+    age_s = time.time() - told["at"]
+    click.secho(name, bold=True, nl=False)
+    if told["outcome"] not in ALIVE:
+        click.echo(f"  {told['outcome']}, {_age(age_s)} ago")
+    else:
+        click.echo(f"  {told['outcome']}" + (f", and silent for {_age(age_s)}" if age_s > SILENT_S else ""))
+    if "why" in told:
+        click.secho(f"  {told['why']}", fg="red")
+    if told["outcome"] == "gone":
+        click.secho("  Its process ended without a word: run it again to go on from its checkpoint.", fg="red")
+    rows: list[tuple[Any, ...]] = []
+    for sink, query in told["queries"].items():
+        if "error" in query and query["error"] not in told.get("why", ""):
+            click.secho(f"  {sink}: {query['error']}", fg="red")
+        if "batch" in query:
+            rows.append((sink, *_figures(query, told["at"])))
+    for query, each in told.get("left_out", {}).items():
+        click.secho(f"  {query}: {each['told']}", fg="yellow")
+    if rows:
+        headings = ["Sink", "Batch", "Rows", "Bytes", "Rows/s", "Lag", "Batch ms", "Begun"]
+        show_table(headings, rows, right=range(1, len(headings)))
+
+
+def _figures(query: dict[str, Any], at: float) -> tuple[str, ...]:
+    """Of the last batch; when it began is told in relation to when the status was written."""
+    begun = max(0.0, at - datetime.fromisoformat(query["at"]).timestamp()) if "at" in query else 0.0
+    return (
+        f"{query['batch']}",
+        f"{query['rows']:,}",
+        human_bytes(query.get("bytes", 0)),
+        f"{query['rows_per_s'] or 0.0:,.0f}",
+        f"{query['lag']:,}",
+        f"{query['batch_ms']}",
+        f"{_age(begun)} ago",
+    )
+
+
+def _age(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

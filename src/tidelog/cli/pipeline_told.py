@@ -1,0 +1,73 @@
+"""What `tidelog pipeline` says when something goes wrong: what a person can do something about, without a traceback."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelog.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from tidelog.spark.pipeline.model import Pipeline
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
+    """The pipeline of a file, or every problem that the file shows by itself."""
+    from tidelog.spark.pipeline.check import PipelineError
+    from tidelog.spark.pipeline.model import load
+
+    try:
+        return load(file, bootstrap)
+    except PipelineError as error:
+        raise Failure(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise Failure(f"{file}: not UTF-8, as TOML has to be: {error.reason} at byte {error.start}") from None
+
+
+def need_spark(what: str = "pipelines run on Spark, which") -> None:
+    """Before anything of it is imported."""
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise Failure(f"{what} is not installed", "pip install 'tidelog[spark]'")
+
+
+@contextmanager
+def spark_told() -> Generator[None]:
+    """Errors of pipelines, Spark and the way to a broker, each in its words."""
+    need_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from tidelog.spark.pipeline.check import PipelineError
+    from tidelog.spark.pipeline.java import NoSpark
+    from tidelog.spark.pipeline.reason import words_of
+
+    with brokers_told():
+        try:
+            yield
+        except (PipelineError, NoSpark) as error:
+            raise Failure(str(error)) from None
+        except (Py4JError, PySparkException) as error:
+            raise Failure(
+                f"Spark can't do it: {words_of(error)}", "spark.log in the pipeline's state says more"
+            ) from None
+        except NotImplementedError:
+            raise
+        except RuntimeError as error:
+            raise Failure(str(error), "run it again to go on from there") from None
+
+
+@contextmanager
+def brokers_told() -> Generator[None]:
+    """What brokers answered, or that none did."""
+    from tidelog.rpc.errors import Lost, Unreachable, Unsupported
+    from tidelog.wire.errors import KafkaError
+
+    try:
+        yield
+    except (KafkaError, Unreachable, Unsupported, Lost) as error:
+        raise Failure(str(error)) from None

@@ -1,0 +1,181 @@
+"""What is shown of a run: its status file, its log, a word now and then; and what Spark's processes say besides."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.spark.pipeline import board as boards
+from tidelog.spark.pipeline.board import Board
+from tidelog.spark.pipeline.model import Pipeline, load
+from tidelog.spark.pipeline.overheard import Overheard
+from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline.stopping import Stop
+
+FILE = """
+name = "orders"
+state = "state"
+
+[source.orders]
+topics = ["orders"]
+
+[[sink]]
+from = "orders"
+console = true
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    (tmp_path / "orders.toml").write_text(FILE)
+    made = load(tmp_path / "orders.toml")
+    made.state.mkdir()
+    return made
+
+
+def outcome(pipeline: Pipeline) -> dict[str, Any]:
+    return json.loads((pipeline.state / "status.json").read_text())
+
+
+class Query:
+    """What is asked of Spark's: so many micro-batches, of which the last is behind by 5."""
+
+    def __init__(self, batches: int) -> None:
+        self.isActive = True
+        self.status = {"message": "Processing new data"}
+        self.recentProgress = [batch(number) for number in range(batches)]
+        self.lastProgress = self.recentProgress[-1]
+
+    def exception(self) -> None:
+        return None
+
+
+def batch(number: int) -> dict[str, Any]:
+    return {
+        "batchId": number,
+        "numInputRows": 10 * number,
+        "processedRowsPerSecond": 40.0,
+        "durationMs": {"triggerExecution": 250},
+        "timestamp": "2026-01-31T12:00:00.000Z",
+        "observedMetrics": {"read-orders": {"bytes": 100 * number}, "read-people": {"bytes": None}},
+        "stateOperators": [{"numRowsDroppedByWatermark": number}],
+        "sources": [{"endOffset": '{"orders": {"0": 10}}', "latestOffset": '{"orders": {"0": 12, "1": 3}}'}],
+    }
+
+
+def test_every_batch_has_a_line_with_rows_bytes_and_lag(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "TELL_S", 0.0)
+    told: list[str] = []
+    with Board(pipeline, told.append, Stop()) as board:
+        assert outcome(pipeline)["outcome"] == "starting"
+        board.look({"lake": Query(2)}, "running")
+        board.look({"lake": Query(3)}, "running")
+        assert outcome(pipeline)["queries"]["lake"]["bytes"] == 200
+        board.done = True
+    lines = (pipeline.state / "pipeline.log").read_text().splitlines()
+    assert [line.partition(" INFO ")[2] for line in lines] == [
+        f"lake: batch {number}: {10 * number} rows, {100 * number} bytes, 40 rows/s, 250 ms, 5 behind"
+        for number in range(3)
+    ]
+    assert outcome(pipeline)["outcome"] == "done"
+    assert outcome(pipeline)["left_out"]["lake-late"]["rows"] == 3
+    assert any("lake batch 2, " in each and each.endswith(" rows/s, 5 behind") for each in told)
+    assert sum("came later than the watermark allows" in each for each in told) == 2
+
+
+def failing(error: BaseException, pipeline: Pipeline, stop: Stop) -> None:
+    with Board(pipeline, print, stop):
+        raise error
+
+
+def test_how_a_run_ended_stands_in_its_status(pipeline: Pipeline) -> None:
+    with pytest.raises(RuntimeError):
+        failing(RuntimeError("lake: no room\nand a stack"), pipeline, Stop())
+    assert (outcome(pipeline)["outcome"], outcome(pipeline)["why"]) == ("failed", "lake: no room")
+    with pytest.raises(KeyboardInterrupt):
+        failing(KeyboardInterrupt(), pipeline, Stop())
+    assert outcome(pipeline)["outcome"] == "stopped"
+    stop = Stop()
+    stop.wish()
+    failing(RuntimeError("job cancelled"), pipeline, stop)  # what fails since it was stopped has not failed
+    assert (outcome(pipeline)["outcome"], "why" in outcome(pipeline)) == ("stopped", False)
+
+
+def test_a_disk_that_is_full_is_told_of_once_and_ends_no_run(pipeline: Pipeline) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("needs /dev/full, a disk that is always full")
+    told: list[str] = []
+    (pipeline.state / "pipeline.log").symlink_to("/dev/full")
+    (pipeline.state / f".status.json.{os.getpid()}").symlink_to("/dev/full")
+    with Board(pipeline, told.append, Stop()) as board:
+        board.look({"lake": Query(1)}, "running")
+        board.look({"lake": Query(2)}, "running")
+    full = [each for each in told if "No space left on device" in each]
+    assert len(full) == 1
+    assert "its status can't be written" in full[0]
+
+
+def test_a_run_that_holds_its_state_no_more_is_gone(pipeline: Pipeline) -> None:
+    with pipeline.hold_state(), Board(pipeline, print, Stop()) as board:
+        told = read_status(pipeline.state)
+        assert told is not None
+        assert told["outcome"] == "starting"
+        board.write("running")
+    (pipeline.state / "status.json").write_text(json.dumps({"outcome": "running", "pid": os.getpid()}))
+    told = read_status(pipeline.state)
+    assert told is not None
+    assert told["outcome"] == "gone"
+
+
+SAID = """WARNING: Using incubator modules: jdk.incubator.vector
+Traceback (most recent call last):
+  File "socket.py", line 724, in write
+    return self._sock.send(b)
+BrokenPipeError: [Errno 32] Broken pipe
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+orders-0: 12 records are gone; reading goes on with what is left
+"""
+
+
+def test_of_what_sparks_processes_say_only_sentences_are_told(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    told: list[str] = []
+    overheard = Overheard(told.append)
+    (tmp_path / "said").write_text(SAID)
+    with overheard.children():
+        child = subprocess.Popen(["sh", "-c", f"cat '{tmp_path / 'said'}' >&2"])
+    os.write(2, b"mine\n")
+    assert child.wait() == 0
+    eventually(lambda: bool(told))
+    assert told == ["orders-0: 12 records are gone; reading goes on with what is left"]
+    assert capfd.readouterr().err == "mine\n"
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    def wait(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    return wait
+
+
+def test_what_java_said_when_it_did_not_start_ends_the_sentence() -> None:
+    overheard = Overheard(None)
+    overheard.hear("Unrecognized VM option 'NoSuch'")
+    overheard.hear("Error: Could not create the Java Virtual Machine.")
+    assert overheard.failure() == "; Java said: Unrecognized VM option 'NoSuch'"
+    assert Overheard(None).failure() == ""
