@@ -134,6 +134,21 @@ def test_a_late_attempt_that_is_killed_is_swept_by_the_next_commit(query: Query)
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+def test_an_attempt_that_is_swept_while_it_writes_says_so(query: Query) -> None:
+    large = arrow.record_batch({"key": [b"k"], "value": [b"x" * 600_000]})
+
+    def swept() -> Iterator[Any]:
+        yield large
+        yield large  # by now the first is sent
+        query.commit(0, query.task(0, b"a"))
+        query.commit(1, query.task(1, b"b"))
+        yield large
+
+    with pytest.raises(Replaced, match="was aborted while it was writing: the batch was decided without it"):
+        query.write(0, swept(), worker=Producers())
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
 def test_a_new_run_sweeps_what_the_old_one_left(query: Query) -> None:
     query.commit(0, query.task(0, b"a"))
     query.task(1, b"b")

@@ -1,13 +1,15 @@
 """Any order of steps of drivers and tasks that don't know of each other: each batch is there once.
 
-Drivers, their tasks and late attempts run as threads of which one moves at a time, from one request to a broker to the
-next; a seed chooses which. Some are killed where they stand. A driver that dies is followed by a new run of the
-query, as Spark starts it: from the checkpoint, which all share.
+Several queries and jobs at a time, each with drivers that are started while others live, commits and aborts in
+processes of their own that outlive who called them, attempts that are late, and Python workers that serve all of them
+one after the other. A seed chooses who moves (acting.py), who is killed, and when the broker is. A driver that dies is
+followed by a new run, as Spark starts it: from the checkpoint, which all runs of a query share. A job may also go on to
+its next batch: then the one before must be there whole or not at all.
 """
 
-import random
-import threading
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,215 +19,194 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 import pyarrow
 
-from tidelog.client import Admin, read
-from tidelog.rpc import Cluster, Options
-from tidelog.rpc.transactions import open_transactions
-from tidelog.spark import decisions, producers, sink
-from tidelog.spark.decisions import Decisions, Replaced, RolledBack
-from tidelog.spark.producers import Attempt, Producers
-from tidelog.spark.sink import Written, write_rows
-from tidelog.spark.sink_options import read_sink_options
+from tests.spark.acting import Actor, Play, in_turns, step
+from tests.spark.writing import TWO_PHASE, Query, own
+from tidelog.client import Admin
+from tidelog.spark import decisions, sink
+from tidelog.spark.decisions import Decisions, Replaced
+from tidelog.spark.producers import Producers
+from tidelog.spark.sink import Written
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
+pytestmark = pytest.mark.usefixtures("own_connections")
 
-BATCHES = 6
-STEPS_MAX = 3000
-ALIVE_MAX = 4
-PATIENCE_S = 60
-
-
-@pytest.fixture(autouse=True)
-def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tasks and drivers that are processes of their own have connections of their own."""
-    made: list[Cluster] = []
-
-    def cluster_of(bootstrap: str, options: Options) -> Cluster:
-        made.append(Cluster(bootstrap, options))
-        return made[-1]
-
-    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
-    yield
-    for cluster in made:
-        cluster.close()
+BATCHES = 5
+ROWS = 4
+STEPS_MAX = 4000
+ALIVE_MAX = 7
+RESTARTS_MAX = 2
+EACH_ROW_ALONE = {"kafka.batch.size": "1"}
+"""So that a transaction is open from its task's first row on."""
 
 
-class Killed(BaseException):
-    """kill -9, as far as a thread can tell."""
+class Crew:
+    """Python workers: each runs one task at a time, of any query; one that is killed doesn't come back."""
 
+    def __init__(self, play: Play) -> None:
+        self._chance = play.chance
+        self._idle: list[Producers] = []
 
-class Actor(threading.Thread):
-    """Somebody who stops before each request to a broker until it is their turn, or they are killed."""
+    def take(self) -> Producers:
+        if not self._idle or self._chance.random() < 0.1:
+            return Producers()
+        return self._idle.pop(self._chance.randrange(len(self._idle)))
 
-    def __init__(self, script: Any) -> None:
-        super().__init__(daemon=True)
-        self._script = script
-        self._turn = threading.Event()
-        self._stands = threading.Event()
-        self.killed = False
-        self.trouble: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.step()
-            self._script()
-        except (Killed, Replaced, RolledBack):
-            pass
-        except BaseException as error:
-            self.trouble = error
-        finally:
-            self._stands.set()
-
-    def step(self) -> None:
-        """Wait for the next turn."""
-        if not self.killed:
-            self._stands.set()
-            assert self._turn.wait(PATIENCE_S), "nobody gives this actor a turn"
-            self._turn.clear()
-        if self.killed:
-            raise Killed
-
-    def move(self) -> None:
-        """Let it go on to its next request."""
-        self._stands.clear()
-        self._turn.set()
-        assert self._stands.wait(PATIENCE_S), "an actor does not come to its next step"
+    def give_back(self, worker: Producers) -> None:
+        self._idle.append(worker)
 
 
 class Stage:
-    """A query, its checkpoint, and everybody who works on it."""
+    """A query or a job, its checkpoint, and everybody who works on it."""
 
-    def __init__(self, broker: Broker, seed: int) -> None:
-        self.sink = f"stage-{seed}"
-        self.topic = f"stage-out-{seed}"
-        self.bootstrap = broker.bootstrap
-        self.chance = random.Random(seed)
-        self.committed = -1
+    def __init__(self, broker: Broker, play: Play, crew: Crew, *, job: bool) -> None:
+        self.play, self.chance, self.crew, self.job = play, play.chance, crew, job
+        self.query = Query(broker.bootstrap, "job" if job else "stage", **EACH_ROW_ALONE)
+        self.begun = -1
+        self.committed: set[int] = set()
         self.runs = 0
-        self.actors: list[Actor] = []
-        Admin(broker.bootstrap).create_topic(self.topic, 2)
-        given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": self.topic}
-        self.options = read_sink_options(given, streaming=True)
 
-    def spawn(self, script: Any) -> None:
-        actor = Actor(script)
-        self.actors.append(actor)
-        actor.start()
-        assert actor._stands.wait(PATIENCE_S)
+    @property
+    def finished(self) -> bool:
+        return max(self.committed, default=-1) >= BATCHES - 1
+
+    def next_batch(self) -> int:
+        """A query goes on behind its checkpoint, repeating what isn't in it; a job may leave a batch behind."""
+        last = max(self.committed, default=-1)
+        if not self.job or self.begun <= last:
+            return last + 1
+        return self.begun + self.chance.choice((0, 1))
 
     def start_run(self) -> None:
         self.runs += 1
-        run, workers = f"run-{self.runs}", [Producers(), Producers()]
-        self.spawn(lambda: self.drive(run, workers))
+        run = f"run-{self.runs}"
+        self.play.spawn(lambda: self.drive(run))
 
-    def drive(self, run: str, workers: list[Producers]) -> None:
-        """A driver, and its tasks one after the other; sometimes an attempt too many, which goes its own way."""
-        with Cluster(self.bootstrap) as cluster:
-            driver = Decisions(cluster, self.sink, run, self.options.decisions)
-            while self.committed < BATCHES - 1:
-                batch = self.committed + 1
-                parts = self.chance.choice((1, 2, 3))
-                if self.chance.random() < 0.4:
-                    self.spawn(lambda batch=batch: self.write(run, batch, 0, 1, Producers()))
-                told = [self.write(run, batch, part, parts, workers[part % 2]) for part in range(parts)]
-                terms = {each.term for each in told if each.term is not None}
-                reported = [each.producer for each in told if each.producer is not None]
-                driver.commit(batch, min(terms, default=None), reported)
-                self.committed = max(self.committed, batch)
+    def drive(self, run: str) -> None:
+        """A driver's JVM: it starts tasks, and processes that commit or abort, and is at an end when one fails."""
+        process: Decisions | None = None
+        while not self.finished:
+            batch = self.next_batch()
+            self.begun = max(self.begun, batch)
+            parts = self.chance.choice((1, 2, 3))
+            if self.chance.random() < 0.4:  # an attempt too many
+                self.play.spawn(lambda batch=batch: self.write(run, batch, 0, 1))
+            told: list[Written] = []
+            with suppress(Replaced):  # swept by others while it wrote
+                told.extend(self.write(run, batch, part, parts) for part in range(parts))
+            if len(told) < parts or self.chance.random() < 0.1:  # a task failed
+                self.abort(run, told)
+                return
+            if process is None or self.chance.random() < 0.3:
+                process = self.process(run)
+            if not self.commit(process, batch, told):
+                self.abort(run, told)
+                return
+            self.committed.add(batch)
 
-    def write(self, run: str, batch: int, part: int, parts: int, worker: Producers) -> Written:
+    def write(self, run: str, batch: int, part: int, parts: int) -> Written:
         values = [value for index, value in enumerate(rows_of(batch)) if index % parts == part]
-        table = arrow.record_batch({"key": values, "value": values})
-        return write_rows(self.options, Attempt(self.sink, run, batch), iter([table]), worker)
+        worker = self.crew.take()
+        written = self.query.write(batch, slowly(values), run=run, worker=worker)
+        self.crew.give_back(worker)
+        return written
 
-    def play(self) -> None:
-        """Turns by chance: drivers are started while others live, and killed; until one has done all batches."""
-        self.start_run()
-        self.start_run()
-        for _ in range(STEPS_MAX):
-            alive = [actor for actor in self.actors if actor.is_alive()]
-            drawn = self.chance.random()
-            if not alive or (drawn < 0.2 and len(alive) < ALIVE_MAX):
-                if self.committed == BATCHES - 1 and not alive:
-                    return
-                self.start_run()
-                continue
-            actor = self.chance.choice(alive)
-            actor.killed = drawn > 0.97
-            for _ in range(self.chance.choice((1, 2, 5, 15))):
-                if actor.is_alive():
-                    actor.move()
-            if actor.killed:
-                actor.join(PATIENCE_S)
-        raise AssertionError("the play has no end")
+    def process(self, run: str) -> Decisions:
+        options = self.query.options
+        return Decisions(sink.cluster_of(options.bootstrap, options.rpc), self.query.sink, run, options.decisions)
+
+    def commit(self, process: Decisions, batch: int, told: list[Written]) -> bool:
+        """Whether it went well; Spark may also lose patience, and what it called goes on."""
+        rows = sum(each.rows for each in told)
+        committing = self.play.spawn(lambda: process.commit(batch, term_of(told), own(*told), rows))
+        return self.wait_for(committing)
+
+    def abort(self, run: str, told: list[Written]) -> None:
+        process = self.process(run)
+        self.wait_for(self.play.spawn(lambda: process.abort(term_of(told), own(*told))))
+
+    def wait_for(self, other: Actor) -> bool:
+        while other.is_alive():
+            step()
+            if self.chance.random() < 0.02:
+                return False
+        return other.done
 
     def finish(self) -> None:
         """A last driver, when all others are gone, does what is left, and one more batch."""
-        run, workers = "last", [Producers()]
-        with Cluster(self.bootstrap) as cluster:
-            driver = Decisions(cluster, self.sink, run, self.options.decisions)
-            for batch in range(self.committed + 1, BATCHES + 1):
-                told = self.write(run, batch, 0, 1, workers[0])
-                driver.commit(batch, told.term, [told.producer] if told.producer is not None else [])
+        process, worker = self.process("last"), Producers()
+        for batch in range(self.next_batch(), BATCHES + 1):
+            written = self.query.write(batch, slowly(rows_of(batch)), run="last", worker=worker)
+            process.commit(batch, written.term, own(written), written.rows)
+            self.committed.add(batch)
 
-    def seen(self) -> list[bytes]:
-        found = read(self.bootstrap, self.topic, stop_at_end=True, isolation_level="read_committed")
-        return sorted(message.value or b"" for message in found)
+    def check(self) -> None:
+        seen = Counter(self.query.seen())
+        twice = {row: times for row, times in seen.items() if times > 1}
+        missing = {row for batch in self.committed for row in rows_of(batch) if row not in seen}
+        torn = [batch for batch in range(BATCHES + 1) if 0 < len(seen.keys() & set(rows_of(batch))) < ROWS]
+        assert (twice, missing, torn, self.query.open()) == ({}, set(), [], [])
+        assert self.job or self.committed == set(range(BATCHES + 1))
+
+
+def term_of(told: list[Written]) -> int | None:
+    return min((each.term for each in told if each.term is not None), default=None)
 
 
 def rows_of(batch: int) -> list[bytes]:
-    return [b"%d-%d" % (batch, row) for row in range(4)]
+    return [b"%d-%d" % (batch, row) for row in range(ROWS)]
 
 
-REQUESTS = {
-    decisions: (
-        "init_producer",
-        "committed_offset",
-        "produce",
-        "commit_offsets_in",
-        "end_transaction",
-        "open_transactions",
-        "abort_exactly",
-    ),
-    producers: ("describe", "init_producer"),
-    sink: ("_send", "abort_exactly"),
-}
+def slowly(values: list[bytes]) -> Iterator[Any]:
+    for value in values:
+        yield arrow.record_batch({"key": [value], "value": [value]})
+        step()
+
+
+def played(broker: Broker, seed: int, *, restarts: int) -> tuple[Play, list[Stage]]:
+    """Turns by chance, until a driver of each query has done all batches and everybody is gone."""
+    play = Play(seed)
+    crew = Crew(play)
+    stages = [Stage(broker, play, crew, job=job) for job in (False, False, True)[: play.chance.choice((1, 2, 3))]]
+    for stage in stages:
+        stage.start_run()
+        stage.start_run()
+    for _ in range(STEPS_MAX):
+        alive, drawn = play.alive(), play.chance.random()
+        unfinished = [stage for stage in stages if not stage.finished]
+        if not alive and not unfinished:
+            return play, stages
+        if unfinished and (not alive or (drawn < 0.1 and len(alive) < ALIVE_MAX)):
+            play.chance.choice(unfinished).start_run()
+        elif drawn < 0.12 and restarts:
+            restarts -= 1
+            broker.kill()
+            broker.start()
+        elif alive:
+            play.turn(kill=drawn > 0.97)
+    raise AssertionError("the play has no end")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    settings = {"transaction.two.phase.commit.enable": True, "transaction.state.log.num.partitions": 2}
-    with Broker(settings, offsets_topic_num_partitions=2) as broker:
+    with Broker(TWO_PHASE, offsets_topic_num_partitions=2) as broker:
         Admin(broker.bootstrap).create_topic("tidelog-spark-decisions", 1)
         yield broker
 
 
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 150))]
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 300))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_batch_is_there_once_in_any_order_of_steps(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    for module, names in REQUESTS.items():
-        for name in names:
-            monkeypatch.setattr(module, name, stepping(getattr(module, name)))
-    monkeypatch.setattr(decisions, "TIMEOUTS_MS", (1000,))  # a driver waits for another's that stands still
-    stage = Stage(broker, seed)
-    stage.play()
-    troubles = [actor.trouble for actor in stage.actors if actor.trouble is not None]
-    monkeypatch.undo()
-    stage.finish()
-    assert (stage.seen(), troubles) == (sorted(row for batch in range(BATCHES + 1) for row in rows_of(batch)), [])
-    with Cluster(broker.bootstrap) as cluster:
-        assert open_transactions(cluster, lambda name: f"-{stage.sink}-task-" in name) == []
-
-
-def stepping(real: Any) -> Any:
-    def waited(*args: Any, **named: Any) -> Any:
-        actor = threading.current_thread()
-        if isinstance(actor, Actor):
-            actor.step()
-        return real(*args, **named)
-
-    return waited
+    with monkeypatch.context() as patch:
+        in_turns(patch)
+        patch.setattr(decisions, "TIMEOUTS_MS", (1000,))  # a driver waits for another's that stands still
+        play, stages = played(broker, seed, restarts=1 if seed % 6 == 5 else 0)
+    for stage in stages:
+        stage.finish()
+    for stage in stages:
+        stage.check()
+    assert play.troubles() == []

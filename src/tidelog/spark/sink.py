@@ -17,9 +17,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructType
 
 from tidelog.rpc import Cluster
-from tidelog.rpc.transactions import Producer, abort_exactly, init_producer
+from tidelog.rpc.produce import Refused
+from tidelog.rpc.transactions import ENDED, Producer, abort_exactly, init_producer
 from tidelog.spark.connections import cluster_of
-from tidelog.spark.decisions import Decisions, Standing, standing
+from tidelog.spark.decisions import Decisions, Replaced, Standing, standing
 from tidelog.spark.options import OptionError
 from tidelog.spark.outbound import Outbound
 from tidelog.spark.producers import Attempt, Producers, producers
@@ -132,8 +133,13 @@ def write_rows(
         if _is_late(attempt, before, now):
             abort_exactly(cluster, [producer])
             return Written(attempt, before.term, None, written)
-    except BaseException:
+    except BaseException as error:
         _abandon(cluster, producer)
+        if isinstance(error, Refused) and error.code in ENDED:
+            raise Replaced(
+                f"what this attempt wrote for batch {attempt.batch} of {attempt.sink} was aborted while it was "
+                "writing: the batch was decided without it, or another driver of the query took over"
+            ) from error
         raise
     return Written(attempt, before.term, producer, written)
 

@@ -1,0 +1,131 @@
+"""Actors that take turns: threads of which one moves at a time, from one request to a broker to the next.
+
+A seed chooses whose turn it is, so a play that went wrong can be played again. Some actors are killed where they stand.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.spark.writing import Killed
+from tidelog.rpc import transactions
+from tidelog.spark import decisions, producers, sink
+from tidelog.spark.decisions import Replaced, RolledBack
+
+PATIENCE_S = 60
+REQUESTS: dict[ModuleType, tuple[str, ...]] = {
+    decisions: (
+        "init_producer",
+        "committed_offset",
+        "produce",
+        "commit_offsets_in",
+        "end_transaction",
+        "open_transactions",
+        "abort_exactly",
+        "commit_exactly",
+    ),
+    producers: ("describe", "init_producer"),
+    sink: ("abort_exactly",),
+    transactions: ("end_transaction", "describe"),
+}
+"""Before each of these an actor stops until it is its turn."""
+
+
+class Actor(threading.Thread):
+    """Somebody who stops before each request to a broker until it is their turn, or they are killed."""
+
+    def __init__(self, script: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._script = script
+        self._turn = threading.Event()
+        self._stands = threading.Event()
+        self.killed = False
+        self.done = False
+        self.trouble: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.step()
+            self._script()
+            self.done = True
+        except (Killed, Replaced, RolledBack):
+            pass
+        except BaseException as error:
+            self.trouble = error
+        finally:
+            self._stands.set()
+
+    def begin(self) -> None:
+        self.start()
+        assert self._stands.wait(PATIENCE_S)
+
+    def step(self) -> None:
+        """Wait for the next turn."""
+        if not self.killed:
+            self._stands.set()
+            assert self._turn.wait(PATIENCE_S), "nobody gives this actor a turn"
+            self._turn.clear()
+        if self.killed:
+            raise Killed
+
+    def move(self) -> None:
+        """Let it go on to its next request."""
+        self._stands.clear()
+        self._turn.set()
+        assert self._stands.wait(PATIENCE_S), "an actor does not come to its next step"
+
+
+class Play:
+    """Everybody on stage, and the dice."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.actors: list[Actor] = []
+
+    def spawn(self, script: Callable[[], object]) -> Actor:
+        actor = Actor(script)
+        self.actors.append(actor)
+        actor.begin()
+        return actor
+
+    def alive(self) -> list[Actor]:
+        return [actor for actor in self.actors if actor.is_alive()]
+
+    def turn(self, *, kill: bool) -> None:
+        """Some moves of somebody; with `kill` the last."""
+        actor = self.chance.choice(self.alive())
+        actor.killed = kill
+        for _ in range(self.chance.choice((1, 2, 5, 15))):
+            if actor.is_alive():
+                actor.move()
+        if kill:
+            actor.join(PATIENCE_S)
+
+    def troubles(self) -> list[BaseException]:
+        return [actor.trouble for actor in self.actors if actor.trouble is not None]
+
+
+def step() -> None:
+    """Where an actor stops; whoever is none goes on."""
+    actor = threading.current_thread()
+    if isinstance(actor, Actor):
+        actor.step()
+
+
+def in_turns(patch: pytest.MonkeyPatch) -> None:
+    """From here on requests of actors wait for their turn."""
+    for module, names in REQUESTS.items():
+        for name in names:
+            patch.setattr(module, name, _stepping(getattr(module, name)))
+
+
+def _stepping(real: Any) -> Any:
+    def waited(*args: Any, **named: Any) -> Any:
+        step()
+        return real(*args, **named)
+
+    return waited
