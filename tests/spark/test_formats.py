@@ -1,4 +1,4 @@
-"""Avro, Protobuf, JDBC, Delta and Iceberg: pipelines in a process of their own, with jars from Maven."""
+"""Avro, Protobuf, JDBC, Delta and Iceberg: pipelines in a process of their own, some with jars from Maven."""
 
 import json
 import os
@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.ti
 
 RUN_TIMEOUT_S = 400.0
 AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
-PROTOBUF = ("org.apache.spark:spark-protobuf_2.13:4.2.0",)
 DELTA = ("io.delta:delta-spark_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
 OTHER_SPARK = ("is built for another version of Spark", "IncompatibleClassChangeError", "NoSuchMethodError")
@@ -122,47 +121,34 @@ partitions = 1
     assert "1 row could not be decoded, sent to dead; for example in-0 offset 1: not Avro of the schema" in said
 
 
-def varint(number: int) -> bytes:
-    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
-
-
-def descriptor() -> bytes:
-    """A descriptor set of `message Order { int64 id = 1; string name = 2; }`, as protoc writes it."""
-
-    def text(number: int, value: bytes) -> bytes:
-        return bytes([number << 3 | 2]) + varint(len(value)) + value
-
-    def field(name: bytes, number: int, kind: int) -> bytes:
-        return text(1, name) + bytes([3 << 3, number, 4 << 3, 1, 5 << 3, kind])
-
-    message = text(1, b"Order") + text(2, field(b"id", 1, 3)) + text(2, field(b"name", 2, 9))
-    file = text(1, b"order.proto") + text(2, b"shop") + text(4, message) + text(12, b"proto3")
-    return text(1, file)
-
-
 def test_protobuf_is_decoded_and_what_is_none_becomes_a_dead_letter(broker: Broker, tmp_path: Path) -> None:
-    packed = jars(*PROTOBUF)
-    (tmp_path / "order.desc").write_bytes(descriptor())
-    send(broker, b"\x08\x07\x12\x01a", b"\x0a\xff")
-    go(
+    from tests.spark.test_protobuf import Field, described, message
+
+    order = message("Order", ("id", Field.TYPE_INT64), ("name", Field.TYPE_STRING), ("colour", ".shop.Colour"))
+    (tmp_path / "order.desc").write_bytes(described([order]))
+    send(broker, b"\x08\x07\x12\x01a\x18\x01", b"\x0a\xff")
+    said = go(
         tmp_path,
-        f"""
+        """
 [source.orders]
 topics = ["in"]
 decode = "protobuf"
 descriptor = "order.desc"
 message = "shop.Order"
+[[step]]
+name = "blue"
+sql = "select id, name, colour from orders where colour = 'BLUE'"
 [[sink]]
-from = "orders"
+from = "blue"
 topic = "out"
 partitions = 1
-[spark]
-"spark.jars" = "{packed}"
 """,
         broker,
     )
-    assert [json.loads(value or b"null") for value in values(broker, "out")] == [{"id": 7, "name": "a"}]
+    found = [json.loads(value or b"null") for value in values(broker, "out")]
+    assert found == [{"id": 7, "name": "a", "colour": "BLUE"}]
     assert values(broker, "dead") == [b"\x0a\xff"]
+    assert "1 row could not be decoded, sent to dead; for example in-0 offset 1: not a shop.Order: " in said
 
 
 def test_a_database_is_read_and_written_by_jdbc(broker: Broker, tmp_path: Path) -> None:

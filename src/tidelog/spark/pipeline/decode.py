@@ -152,17 +152,15 @@ def _all_null(schema: str) -> bytes | None:
 
 
 def _protobuf(meta: Any, source: dict[str, Any], schema: str) -> Any:
-    from pyspark.sql.protobuf.functions import from_protobuf
+    from tidelog.spark.pipeline.protobuf import READ, WHY, NoMessage, descriptors, reader
 
-    descriptor = Path(source["descriptor"])
-    if not descriptor.exists():
-        raise DecodeError(f"there is no descriptor file {descriptor}: protoc --descriptor_set_out makes one")
     try:
-        read = from_protobuf(F.col("_value"), source["message"], str(descriptor), {"mode": "PERMISSIVE"})
-    except TypeError as error:
-        raise DecodeError(_module("protobuf")) from error
-    rows = meta.withColumn("_read", read)
-    return _split(rows, F.col("_read").isNull(), F.lit(f"not a {source['message']}"))
+        read = reader(descriptors(Path(source["descriptor"])), source["message"])
+    except NoMessage as error:
+        raise DecodeError(str(error)) from error
+    rows = meta.withColumn("_message", read(F.col("_value")))
+    rows = rows.withColumn("_read", F.col(f"_message.{READ}"))
+    return _split(rows, F.col("_read").isNull(), F.col(f"_message.{WHY}"))
 
 
 def _module(name: str) -> str:
