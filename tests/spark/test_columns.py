@@ -208,6 +208,17 @@ def test_holes_that_compaction_left_inside_a_batch_keep_the_offsets() -> None:
     assert rows(build([], base_offset=20, last_offset_delta=15)) == []
 
 
+def test_batches_that_compaction_emptied_say_nothing() -> None:
+    empty = {"base_offset": 5, "producer_id": 1, "producer_epoch": 0, "transactional": True}
+    squeezed = build([], compression=4, **empty)
+    del squeezed[HEADER_BYTES:]
+    squeezed[8:12] = (HEADER_BYTES - 12).to_bytes(4, "big")
+    seal(squeezed, 0, len(squeezed))
+    emptied_marker = build([], control=True, **empty)
+    found = rows(LOG[0], squeezed, emptied_marker, LOG[3], marker(1, 9, commit=False), aborted=[(1, 0)], committed=True)
+    assert found == []
+
+
 def test_no_rows_make_no_batch() -> None:
     assert list(Decoder(Range("orders", 0, 100, 200)).feed(memoryview(build([Record(timestamp=0)])))) == []
     assert list(Decoder(EVERYTHING).feed(memoryview(b""))) == []

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, read
@@ -47,3 +48,60 @@ def test_a_stream_of_the_connector_runs_from_topic_to_topic(
     query.awaitTermination()
     found = sorted(message.value or b"" for message in read(broker.bootstrap, "connector-out", stop_at_end=True))
     assert found == sorted(b"value-%d" % number for number in range(100))
+
+
+def test_both_read_the_same_of_topics_that_have_everything(spark: Any, connector: str, broker: Broker) -> None:
+    """Nulls, headers without values, each compression, broker's times, transactions that were and weren't aborted."""
+    admin = Admin(broker.bootstrap)
+    kept = {"retention.ms": "-1"}  # records here are from 2001
+    admin.create_topic("everything-a", 2, configs=kept)
+    admin.create_topic("my-everything-b", 1, configs={**kept, "message.timestamp.type": "LogAppendTime"})
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "transactional.id": f"every-{codec}", "compression.type": codec}
+        )
+        producer.init_transactions(30)
+        for abort in (True, False):
+            producer.begin_transaction()
+            for row in range(10):
+                headers = [("a", None), ("a", b"1"), ("", b"")] if row % 2 else []
+                value, key = None if row == 3 else b"%d" % row * row, None if row == 4 else b"%d" % number
+                for topic in ("everything-a", "my-everything-b"):
+                    producer.produce(topic, value, key, partition=0, headers=headers, timestamp=10**12 + row)
+            producer.flush()
+            (producer.abort_transaction if abort else producer.commit_transaction)(30)
+
+    def rows(name: str, **options: str) -> list[Any]:
+        reading = spark.read.format(name).option("kafka.bootstrap.servers", broker.bootstrap)
+        found = reading.options(subscribePattern="everything", includeHeaders="true", **options).load()
+        return found.orderBy("topic", "partition", "offset").collect()
+
+    for level, count in (("read_committed", 100), ("read_uncommitted", 200)):
+        theirs = rows(connector, **{"kafka.isolation.level": level})
+        assert len(theirs) == count
+        assert {(row.topic, row.timestampType) for row in theirs} == {("everything-a", 0), ("my-everything-b", 1)}
+        assert rows("tidelog", **{"kafka.isolation.level": level, "minPartitions": "7"}) == theirs
+
+
+def test_a_checkpoint_moves_between_the_connector_and_this_source(
+    spark: Any, connector: str, broker: Broker, tmp_path: Path
+) -> None:
+    Admin(broker.bootstrap).create_topic("moving", 3)
+    found: list[int] = []
+
+    def keep(rows: Any, _: int) -> None:
+        found.extend(int(row.value) for row in rows.select("value").collect())
+
+    def run(name: str, numbers: range) -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in numbers:
+            producer.produce("moving", b"%d" % number, partition=number % 3)
+        producer.flush()
+        reading = spark.readStream.format(name).option("kafka.bootstrap.servers", broker.bootstrap)
+        rows = reading.option("subscribe", "moving").option("startingOffsets", "earliest").load()
+        writing = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+        writing.trigger(availableNow=True).start().awaitTermination()
+
+    for turn, name in enumerate((connector, "tidelog", connector)):
+        run(name, range(10 * turn, 10 * turn + 10))
+    assert sorted(found) == list(range(30))

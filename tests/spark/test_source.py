@@ -187,6 +187,19 @@ def test_mistakes_are_said(read: Callable[..., Any], fill: Callable[..., None], 
         read(**options).count()
 
 
+def test_a_topic_is_a_view_in_sql_and_has_the_columns_that_it_has(
+    spark: Any, broker: Broker, topic: str, fill: Callable[..., None]
+) -> None:
+    fill(0, 12)
+    options = f"`kafka.bootstrap.servers` '{broker.bootstrap}', subscribe '{topic}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING tidelog OPTIONS ({options})")
+    [row] = spark.sql("SELECT count(*) AS rows, max(offset) AS last FROM orders").collect()
+    assert (row.rows, row.last) == (12, 3)
+    reading = spark.read.format("tidelog").schema("id INT").option("kafka.bootstrap.servers", broker.bootstrap)
+    with pytest.raises(Exception, match=r"a topic's columns are fixed, leave schema.* out: they are struct<key:binary"):
+        reading.option("subscribe", topic).load().count()
+
+
 def delete_before(broker: Broker, topic: str, partition: int, offset: int) -> None:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient

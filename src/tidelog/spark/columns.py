@@ -108,10 +108,12 @@ class Decoder:
                 self._noted.discard((first, producer))
                 self._aborting.add(producer)
         if header.attributes & CONTROL_FLAG:
-            if header.producer_id in self._aborting:
+            if header.producer_id in self._aborting and header.record_count:
                 committed, _ = read_marker(next(records(buffer, header)))
                 if not committed:
                     self._aborting.discard(header.producer_id)
+            return True
+        if not header.record_count:  # compaction leaves a producer's last batch, without its records
             return True
         return header.transactional and header.producer_id in self._aborting
 

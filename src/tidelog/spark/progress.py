@@ -18,6 +18,7 @@ class Progress:
         self._folder = None if folder is None else Path(folder)
         if self._folder is not None:
             (self._folder / "tasks").mkdir(parents=True, exist_ok=True)
+            self._gathered()  # what a run before this one left would be counted to this one's first batch
         self._began = time.time()
         self._batches = 0
         self._planned: dict[str, dict[str, int]] | None = None

@@ -34,9 +34,11 @@ class TidelogSource(DataSource):
         return schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
 
     def reader(self, schema: StructType) -> "TopicReader":
+        self._check(schema)
         return TopicReader(read_options(self._given(), streaming=False))
 
     def streamReader(self, schema: StructType) -> "TopicStreamReader":
+        self._check(schema)
         return TopicStreamReader(read_options(self._given(), streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
@@ -50,6 +52,11 @@ class TidelogSource(DataSource):
         options = read_sink_options(self._given(), streaming=True)
         check_columns(schema, options)
         return TopicStreamWriter(options)
+
+    def _check(self, schema: StructType) -> None:
+        own = self.schema().simpleString()
+        if schema.simpleString() != own:
+            raise OptionError(f"a topic's columns are fixed, leave schema(...) out: they are {own}")
 
     def _given(self) -> dict[str, str]:
         return {str(name): str(value) for name, value in self.options.items()}
