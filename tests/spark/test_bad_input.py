@@ -12,7 +12,7 @@ import pytest
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer
 from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.decode import BAD, REASON, decoded
+from tidelog.spark.pipeline.decode import BAD, REASON, DecodeError, decoded
 from tidelog.spark.pipeline.model import load
 from tidelog.spark.pipeline.run import run
 from tidelog.spark.pipeline.status import read_status
@@ -21,7 +21,11 @@ from tidelog.testing import Broker
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
 
 RECORD = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
-SCHEMA = "id long not null, name string, at timestamp, inner struct<n: int>"
+INNER = "struct<n:int,deep:struct<k:string>>"
+SCHEMA = (
+    "id long not null, name string, at timestamp, inner struct<n: int, deep: struct<k: string not null>>, worth double"
+)
+LATE = "no time before the year 10000: a number is seconds since 1970"
 AWAY_S = 60.0
 DEEP = b'{"id": 1, "inner": {"n": "x"}}'
 
@@ -29,8 +33,9 @@ DEEP = b'{"id": 1, "inner": {"n": "x"}}'
 def told(spark: Any, source: dict[str, Any], *values: bytes | None) -> list[tuple[Any, str | None]]:
     """What comes of each value: its first column, or why it is bad."""
     rows = [(None, value, "t", 0, offset, None) for offset, value in enumerate(values)]
-    made = decoded(spark.createDataFrame(rows, RECORD), source, source.get("schema", "")).orderBy("_offset").collect()
-    return [(row[0], row[REASON]) if row[BAD] else (row[0], None) for row in made]
+    made = decoded(spark.createDataFrame(rows, RECORD), source, source.get("schema", "")).orderBy("_offset")
+    found = made.select(made.columns[0], BAD, REASON).collect()
+    return [(row[0], row[REASON]) if row[BAD] else (row[0], None) for row in found]
 
 
 def test_json_that_is_not_of_the_schema_is_bad_and_says_why(spark: Any) -> None:
@@ -43,19 +48,35 @@ def test_json_that_is_not_of_the_schema_is_bad_and_says_why(spark: Any) -> None:
         (b'{"id": "x", "name": "a"}', "not of the schema: id is no bigint"),
         (b'{"id": 1.5}', "not of the schema: id is no bigint"),
         (b'{"id": 1, "at": "yesterday"}', "not of the schema: at is no timestamp"),
-        (b'{"id": 1, "at": true, "inner": 3}', "not of the schema: at is no timestamp, inner is no struct<n:int>"),
-        (DEEP, "not of the schema: inner is no struct<n:int>"),
-        (b'{"name": "a"}', "missing or null: id"),
+        (b'{"id": 1, "at": true, "inner": 3}', f"not of the schema: at is no timestamp, inner is no {INNER}"),
+        (DEEP, f"not of the schema: inner is no {INNER}"),
+        (b'{"name": "a"}', "id is missing or null"),
+        (b'{"id": null, "at": 1769860800000}', f"id is missing or null, at is {LATE}"),
+        (b'{"id": 1, "at": 1769860800}', None),  # seconds
+        (b'{"id": 1, "worth": 1e400}', "worth is too large"),
+        (b'{"id": 1, "worth": NaN}', "not JSON"),
+        (b"{'id': 1}", "not JSON"),
+        (b'{"id": 1, "inner": {"n": 1, "deep": {}}}', "inner.deep.k is missing or null"),
+        (b'{"id": 1, "inner": {"n": 1}}', None),
+        (b'{"id": 1, "more": ' + b"[" * 2000 + b"]" * 2000 + b"}", "not JSON"),
         (b"{not json", "not JSON"),
         (b"", "not JSON"),
         (b'{"id": 1', "not JSON"),
         (b"null", "not of the schema: not one object"),
         (b'[{"id": 1}, {"id": 2}]', "not of the schema: not one object"),
         (b'{"id": 1}{"id": 2}', "not of the schema: not one object"),
+        (b'{"id": 1},{"id": 2}', "not of the schema: not one object"),
+        (b'{"id": 1},"id": {"id": 2}', "not of the schema: not one object"),
         (b'{"id": 1, "name": "\xff"}', "not UTF-8"),
     ]
     found = told(spark, {"decode": "json", "schema": SCHEMA}, *(value for value, _ in cases))
     assert [(value, reason) for (value, _), (_, reason) in zip(cases, found, strict=True)] == cases
+
+
+def test_a_schema_may_not_have_the_columns_that_every_source_has(spark: Any) -> None:
+    for schema in ("id long, _key string", "id long, _Offset long"):
+        with pytest.raises(DecodeError, match=r"_\w+ is a column of every decoded source: leave it out of the schema"):
+            told(spark, {"decode": "json", "schema": schema}, b"{}")
 
 
 def test_text_and_a_registrys_bytes_are_looked_at(spark: Any) -> None:

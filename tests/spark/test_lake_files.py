@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from tidelog.spark.pipeline import lake_files
 from tidelog.spark.pipeline.lake_files import (
     RolledBack,
     Writer,
-    current_version,
+    alone,
     land,
     replace_by_merged,
     replace_version,
     small_files,
+    versions,
 )
 
 OPERATIONS = ("replace", "unlink", "fsync", "mkdir")
@@ -108,6 +110,56 @@ def test_a_batch_that_crashed_anywhere_is_there_once_after_it_was_repeated(
     assert after > 5
 
 
+def test_what_a_crash_left_beside_a_merged_file_goes_also_where_nothing_is_merged_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path, "w1")
+    for batch in range(2):
+        stage(writer, {"day=1": [str(batch)]})
+        land(writer, batch)
+    stage(writer, {"day=1": ["2"]})
+    [folder] = land(writer, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", lambda path: (_ for _ in ()).throw(Crash))
+        with pytest.raises(Crash):
+            merge(writer, folder, 2, 2)
+    assert len(held(tmp_path)) == 5
+    stage(writer, {"day=1": ["2"]})
+    land(writer, 2)  # the batch is repeated, and compact_files was taken out of the file
+    assert held(tmp_path) == ["0", "1", "2"]
+
+
+def test_every_new_folder_is_durable_in_the_one_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.readlink(f"/proc/self/fd/{handle}")))
+    lake = tmp_path / "lakes" / "orders"
+    stage(Writer(lake, "w1"), {"day=1/hour=2": ["a"]})
+    land(Writer(lake, "w1"), 0)
+    inner = lake / "day=1" / "hour=2"
+    assert {str(each) for each in (inner, inner.parent, lake, lake.parent, tmp_path)} <= synced
+    synced.clear()
+    stage(Writer(lake, "w1"), {"day=2": ["b"]})
+    land(Writer(lake, "w1"), 1)
+    assert {str(lake / "day=2"), str(lake)} <= synced
+    assert str(tmp_path) not in synced
+
+
+def test_one_at_a_time_changes_a_table(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def change() -> None:
+        with alone(tmp_path):
+            order.append("second")
+
+    with alone(tmp_path):
+        other = threading.Thread(target=change)
+        other.start()
+        other.join(0.2)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"]
+
+
 def test_another_writer_of_the_same_folder_is_left_alone(tmp_path: Path) -> None:
     first, second = Writer(tmp_path, "w1"), Writer(tmp_path, "w2")
     for batch in range(3):
@@ -142,16 +194,11 @@ def test_a_bucket_is_the_old_or_the_new_wherever_it_crashed(tmp_path: Path, monk
             crashing = Crashing(patch, after)
             with contextlib.suppress(Crash):
                 put(folder, "new")
-        found = current_version(folder)
-        assert found is not None
-        assert found.read_text() in ("old", "new")
-        assert len(list(folder.glob("*.parquet"))) == 1
+        assert versions(folder)[-1].read_text() in ("old", "new")
         for file in (folder.parent / "_staging").glob("*.parquet"):
             file.unlink()
         put(folder, "new")
-        found = current_version(folder)
-        assert found is not None
-        assert found.read_text() == "new"
+        assert [file.read_text() for file in versions(folder)] == ["new"]
         if crashing.done < after:
             break
         after += 1

@@ -5,18 +5,21 @@ takes the place of its first try, and a pipeline that begins anew touches nothin
 are moved in, a note says into which folders, so that a repetition finds them without looking through the whole lake.
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidelog.spark.progress import write_file
 
 STAGING = "_staging"
 SMALL_BYTES = 32 * 1024 * 1024
+"""What is merged. It may not be raised: larger files of lakes that stand would be taken for merged ones' leavings."""
 _NAME = re.compile(r"(batch|upto)-(\d+)-([0-9a-z]+)-\d+\.parquet")
 _VERSION = re.compile(r"version-(\d+)\.parquet")
 
@@ -27,10 +30,11 @@ class RolledBack(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes into a lake: a sink, with the state of its pipeline."""
+    """Who writes into a lake: a sink, with the state of its pipeline. `options` are those of Spark's writer."""
 
     path: Path
     name: str
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def staging(self) -> Path:
@@ -40,6 +44,15 @@ class Writer:
     def note(self) -> Path:
         """The last batch that was moved in, and the folders it touched."""
         return self.path / STAGING / f"{self.name}.json"
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """Nobody else changes the table meanwhile: of two that write one bucket anew, one would lose its rows."""
+    (path / STAGING).mkdir(parents=True, exist_ok=True)
+    with (path / STAGING / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def land(writer: Writer, batch: int) -> list[Path]:
@@ -63,22 +76,30 @@ def land(writer: Writer, batch: int) -> list[Path]:
     for index, file in enumerate(staged):
         folder = writer.path / file.parent.relative_to(writer.staging)
         _put(file, folder / f"batch-{batch:09d}-{writer.name}-{index:05d}.parquet")
-    _synced(folders)
+    there = [folder for folder in folders if folder.is_dir()]
+    for folder in there:
+        _sync_up(folder, writer.path, to_the_top=last < 0)
+        _remove_merged(writer, folder)
     shutil.rmtree(writer.staging, ignore_errors=True)
-    return [folder for folder in folders if folder.is_dir()]
+    return there
 
 
 def small_files(writer: Writer, folder: Path, batch: int) -> tuple[list[Path], list[Path]]:
-    """This writer's small files in a folder from before a batch: merged ones, and those that are not merged yet.
+    """This writer's small files in a folder from before a batch: merged ones, and those that are not merged yet."""
+    merged = _of(writer, folder, "upto")
+    upto = max(map(_number, merged), default=-1)
+    single = [file for file in _of(writer, folder, "batch") if upto < _number(file) < batch]
+    return [file for file in merged if _number(file) == upto and _is_small(file)], list(filter(_is_small, single))
 
-    What a merged file holds already, left by a crash, is removed first.
-    """
-    merged = [file for file in _of(writer, folder, "upto") if _is_small(file)]
-    upto = max((_number(file) for file in _of(writer, folder, "upto")), default=-1)
-    single = [file for file in _of(writer, folder, "batch") if _is_small(file)]
-    for file in [file for file in merged if _number(file) < upto] + [each for each in single if _number(each) <= upto]:
-        file.unlink(missing_ok=True)
-    return [file for file in merged if _number(file) == upto], [file for file in single if upto < _number(file) < batch]
+
+def _remove_merged(writer: Writer, folder: Path) -> None:
+    """What a merged file holds already, left by a crash."""
+    merged = _of(writer, folder, "upto")
+    upto = max(map(_number, merged), default=-1)
+    single = [file for file in _of(writer, folder, "batch") if _number(file) <= upto]
+    for file in [file for file in merged if _number(file) < upto] + single:
+        if _is_small(file):
+            file.unlink(missing_ok=True)
 
 
 def replace_by_merged(writer: Writer, folder: Path, inputs: list[Path]) -> None:
@@ -86,28 +107,26 @@ def replace_by_merged(writer: Writer, folder: Path, inputs: list[Path]) -> None:
     [made] = writer.staging.rglob("*.parquet")
     upto = max(_number(file) for file in inputs)
     _put(made, folder / f"upto-{upto:09d}-{writer.name}-00000.parquet")
-    _synced([folder])
+    _sync(folder)
     for file in inputs:
         file.unlink(missing_ok=True)
     shutil.rmtree(writer.staging, ignore_errors=True)
 
 
-def current_version(folder: Path) -> Path | None:
-    """The file of a bucket: its last version. Earlier ones were replaced, though a crash may have left them."""
-    files = sorted(file for file in folder.glob("version-*.parquet") if _VERSION.fullmatch(file.name))
-    for file in files[:-1]:
-        file.unlink(missing_ok=True)
-    return files[-1] if files else None
+def versions(folder: Path) -> list[Path]:
+    """The files of a bucket; the last one counts. Earlier ones were replaced, though a crash may have left them."""
+    return sorted(file for file in folder.glob("version-*.parquet") if _VERSION.fullmatch(file.name))
 
 
 def replace_version(staged: Path, folder: Path) -> None:
-    """A staged bucket becomes the next version of its folder, at once; then the last one goes."""
+    """A staged bucket becomes the next version of its folder, at once; then the earlier ones go."""
     [made] = staged.glob("*.parquet")
-    last = current_version(folder)
-    number = 0 if last is None else int(last.stem.partition("-")[2]) + 1
+    earlier = versions(folder)
+    number = int(earlier[-1].stem.partition("-")[2]) + 1 if earlier else 0
     _put(made, folder / f"version-{number:09d}.parquet")
-    _synced([folder])
-    current_version(folder)
+    _sync_up(folder, folder.parent, to_the_top=not earlier)
+    for file in earlier:
+        file.unlink(missing_ok=True)
 
 
 def _last(writer: Writer) -> tuple[int, list[Path]]:
@@ -141,9 +160,16 @@ def _put(file: Path, place: Path) -> None:
     os.replace(file, place)
 
 
-def _synced(folders: Iterable[Path]) -> None:
-    for each in {one for folder in folders for one in (folder, folder.parent)}:
-        if each.is_dir():
+def _sync_up(folder: Path, lake: Path, *, to_the_top: bool) -> None:
+    """Make a folder durable, and those that it lies in: a new folder is an entry of the one above it.
+
+    Up to the lake's; to the top where the lake itself may be new, as far as those may be read.
+    """
+    above = [folder, *folder.parents]
+    for each in above[: above.index(lake) + 1]:
+        _sync(each)
+    for each in lake.parents if to_the_top else ():
+        with suppress(PermissionError):
             _sync(each)
 
 

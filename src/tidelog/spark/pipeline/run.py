@@ -94,7 +94,7 @@ def _take_state(pipeline: Pipeline, start: str | None) -> None:
 
 
 def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: Board, stop: Stop) -> bool:
-    still = [name for name in pipeline.sources if pipeline.is_decoded(name) and not pipeline.is_stream(name)]
+    still = [name for name in pipeline.sources if pipeline.is_decoded(name) and not pipeline.is_watched(name)]
     with stop.cancelling(spark):
         make_topics(pipeline)
         tables = build(spark, pipeline, start)

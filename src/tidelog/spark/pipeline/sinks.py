@@ -1,18 +1,22 @@
 """Tables to sinks: topics, Parquet folders, databases, the console, or another of Spark's formats."""
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline import lake, left_out
 from tidelog.spark.pipeline.callback import each_batch
-from tidelog.spark.pipeline.decode import BAD, RAW, REASON
+from tidelog.spark.pipeline.decode import BAD, HEADERS, RAW, REASON
 from tidelog.spark.pipeline.lake_files import Writer
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.pointing import pointing
+from tidelog.spark.pipeline.queries import LATE
 
-CONSOLE_ROWS = 50
+CONSOLE = {"truncate": "false", "numRows": "50"}
+FOLDERS = ("delta", "parquet", "csv", "json", "orc", "avro", "text")
+"""Formats whose path is one of a file system: Iceberg's may be a table's name."""
+EXAMPLE_CHARS = 200
 
 
 def records(rows: Any, key: str | None) -> Any:
@@ -28,25 +32,28 @@ def records(rows: Any, key: str | None) -> Any:
 
 
 def dead_letters(rows: Any, pipeline: str) -> Any:
-    """Bad rows as records: what was read, with headers that say why and where it stood."""
+    """Bad rows as records: what was read, headers too, with some more that say why and where it stood."""
 
     def header(name: str, column: Any) -> Any:
         return F.struct(F.lit(f"tidelog.{name}").alias("key"), column.cast("string").cast("binary").alias("value"))
 
-    headers = F.array(
+    added = F.array(
         header("reason", F.col(REASON)),
         header("topic", F.col("_topic")),
         header("partition", F.col("_partition")),
         header("offset", F.col("_offset")),
         header("pipeline", F.lit(pipeline)),
     )
+    headers = F.concat(F.coalesce(F.col(HEADERS), F.array()), added) if HEADERS in rows.columns else added
     bad = rows.where(BAD)
     return bad.select(F.col("_key").alias("key"), F.col(RAW).alias("value"), headers.alias("headers"))
 
 
 def start_stream(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, *, once: bool) -> Any:
-    """A running query that writes to the sink."""
-    return _started(pipeline, name, _stream_writer(pipeline, name, sink, rows), once)
+    """A running query that writes to the sink; PipelineError where Spark can't begin it."""
+    index = [each for each, _ in pipeline.sinks].index(name)
+    with pointing(pipeline, ("sink", index), unless=LATE):
+        return _started(pipeline, name, _stream_writer(pipeline, name, sink, rows), once)
 
 
 def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> Any:
@@ -60,7 +67,8 @@ def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> A
 
 def bad_rows(rows: Any) -> Any:
     """The rows of a decoded source that are bad, and no more of them than letters need."""
-    return rows.where(BAD).select("_key", RAW, BAD, REASON, "_topic", "_partition", "_offset")
+    wanted = ("_key", RAW, HEADERS, BAD, REASON, "_topic", "_partition", "_offset")
+    return rows.where(BAD).select(*(name for name in wanted if name in rows.columns))
 
 
 def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None:
@@ -85,26 +93,24 @@ def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
     writing = writing.option("checkpointLocation", str(pipeline.state.resolve() / "checkpoints" / name))
     if once:
         writing = writing.trigger(availableNow=True)
-    elif "trigger" in pipeline.told:
-        writing = writing.trigger(processingTime=pipeline.told["trigger"])
+    elif pipeline.trigger is not None:
+        writing = writing.trigger(processingTime=pipeline.trigger)
     return writing.start()
 
 
 def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> Any:
     mode = sink.get("mode", "append")
-    options = sink.get("options", {})
+    options = _options(pipeline, sink)
     if "topic" in sink and mode == "append":
         made = records(rows, sink.get("key"))
         writing = made.writeStream.format("tidelog").options(**pipeline.kafka)
         return writing.option("topic", sink["topic"]).options(**options)
     if sink.get("console"):
-        return shown(rows).writeStream.format("console").option("truncate", "false").outputMode(mode)
+        return shown(rows).writeStream.format("console").options(**(CONSOLE | options)).outputMode(mode)
     if "format" in sink:
         return shown(rows).writeStream.format(sink["format"]).options(**options).outputMode(mode)
-    if "path" in sink and "://" in sink["path"]:
-        if "upsert_by" in sink or "compact_files" in sink:
-            raise ValueError(f"sink {name}: upsert_by and compact_files need a folder of the local file system")
-        writing = shown(rows).writeStream.format("parquet").option("path", sink["path"])
+    if _is_address(sink):
+        writing = shown(rows).writeStream.format("parquet").options(**options).option("path", sink["path"])
         return writing.partitionBy(*sink.get("partition_by", ())).outputMode(mode)
 
     def each(batch: Any, number: int) -> None:
@@ -115,15 +121,18 @@ def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: An
 
 def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
     """One batch, still rows, to a sink: of a stream, or all of a pipeline without streams."""
-    options = sink.get("options", {})
-    if "path" in sink:
+    options = _options(pipeline, sink)
+    if _is_address(sink):
+        writing = shown(rows).write.mode("append").options(**options)
+        writing.partitionBy(*sink.get("partition_by", ())).parquet(sink["path"])
+    elif "path" in sink:
         _write_folder(pipeline, name, sink, rows, batch)
     elif "jdbc" in sink:
         shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
     elif "topic" in sink:
         _write_topic(pipeline, name, sink, records(rows, sink.get("key")), batch)
     elif sink.get("console"):
-        shown(rows).show(CONSOLE_ROWS, truncate=False)
+        shown(rows).show(int(CONSOLE["numRows"]), truncate=False)
     else:
         shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
 
@@ -135,17 +144,31 @@ def _write_topic(pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any,
 
 
 def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
-    path = Path(sink["path"])
-    path = path if path.is_absolute() else (pipeline.file.parent / path).resolve()
-    writer = Writer(path, hashlib.sha256(f"{pipeline.state_id}-{name}".encode()).hexdigest()[:10])
+    path = (pipeline.file.parent / sink["path"]).resolve()
+    writer = Writer(
+        path, hashlib.sha256(f"{pipeline.state_id}-{name}".encode()).hexdigest()[:10], sink.get("options", {})
+    )
     if "upsert_by" not in sink:
         lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
         return
     by, order = sink["upsert_by"], sink.get("order_by", "_offset")
-    keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order)]
-    keyless = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
+    keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order, *by)]
+    keyless, first = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
     why = f"without {' and '.join(by)}, left out of the table"
-    left_out.add(pipeline.state, name, batch, keyless, why, f"batch {batch}")
+    left_out.add(pipeline.state, name, batch, keyless, why, first[:EXAMPLE_CHARS])
+
+
+def _is_address(sink: dict[str, Any]) -> bool:
+    """Whether a folder lies where only Spark can write, as in s3a://."""
+    return "://" in sink.get("path", "")
+
+
+def _options(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
+    """A sink's options; a format's path is meant as all paths of the file are."""
+    options: dict[str, str] = dict(sink.get("options", {}))
+    if sink.get("format") in FOLDERS and "://" not in options.get("path", "://"):
+        options["path"] = str((pipeline.file.parent / options["path"]).resolve())
+    return options
 
 
 def shown(rows: Any) -> Any:

@@ -1,0 +1,81 @@
+"""Errors of Spark's, told at the line of the pipeline's file that they are about."""
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+
+from tidelog.spark.pipeline.decode import DecodeError
+from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.places import Path
+
+ADVICE = {
+    "aggregations without watermark": "give the source a watermark (watermark = 'at 10 minutes') and group by "
+    "window(at, '1 minute'), or set mode = 'update'",
+    "No suitable driver": 'name the jar of the database\'s driver in [spark] "spark.jars"',
+    "[DATA_SOURCE_NOT_FOUND]": "docs/pipelines/formats.md names the jars that formats take",
+    "Schema must be specified": "give the source a schema",
+}
+"""What to do about some things that Spark says."""
+_PLACE = re.compile(r"line (\d+)")
+_NO_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `(\w+)`")
+
+
+@contextmanager
+def pointing(pipeline: Pipeline, path: Path, decoding: Path = (), unless: str | None = None) -> Generator[None]:
+    """What Spark or Java can't do inside is a problem at this key, what can't be decoded at that of the decoding.
+
+    An error that says `unless` is left as it is.
+    """
+    try:
+        yield
+    except DecodeError as error:
+        raise pipeline.problem(decoding, str(error)) from None
+    except (PySparkException, Py4JError) as error:
+        if unless is not None and unless in str(error):
+            raise
+        raise pipeline.problem(path, short(error)) from None
+
+
+@contextmanager
+def pointing_at_sql(pipeline: Pipeline, index: int) -> Generator[None]:
+    """What is wrong with a step's SQL is told at its line of the SQL."""
+    path: Path = ("step", index, "sql")
+    try:
+        yield
+    except AnalysisException as error:
+        text = short(error)
+        later = [step["name"].lower() for step in pipeline.steps[index:]]
+        absent = _NO_TABLE.match(text)
+        if absent and absent[1].lower() in later:
+            text = f"{absent[1]} is made by this step or a later one: a step sees only those before it"
+        raise pipeline.problem(path, text, _below(pipeline, index, error)) from None
+    except (PySparkException, Py4JError) as error:
+        raise pipeline.problem(path, short(error)) from None
+
+
+def _below(pipeline: Pipeline, index: int, error: AnalysisException) -> int:
+    """How many lines below its key the part of a step's SQL stands that an error is about."""
+    sql: str = pipeline.steps[index]["sql"]
+    opening = pipeline.file.read_text().splitlines()[pipeline.lines["step", index, "sql"] - 1]
+    first = 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in sql else 0
+    contexts: Any = error.getQueryContext()
+    if contexts:
+        return first + sql[: contexts[0].startIndex()].count("\n")
+    found = _PLACE.search(str(error))
+    return first + (int(found[1]) - 1 if found else 0)
+
+
+def short(error: BaseException) -> str:
+    """The first sentence of an error of Spark's, which goes on with plans; the reason of one of Tidelog's in it."""
+    thrown: Any = getattr(error, "java_exception", None)
+    text = str(error if thrown is None else thrown).strip()
+    lines = text.splitlines() or [type(error).__name__]
+    own = [line for line in lines if line.startswith("tidelog.") and ": " in line]
+    if own:
+        return own[-1].partition(": ")[2]
+    what = lines[0].split(" SQLSTATE")[0]
+    return next((f"{what.rstrip('.')}: {advice}" for sign, advice in ADVICE.items() if sign in what), what)

@@ -1,0 +1,84 @@
+"""Sources as tables of a Spark session: topics, decoded, or anything else that Spark reads."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tidelog.client.start import Start
+from tidelog.spark.options import OptionError, read_options
+from tidelog.spark.pipeline.decode import columns_of, decoded, inferred
+from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.views import Views
+from tidelog.spark.progress import write_file
+
+FILE_OPTIONS = {"csv": {"mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
+"""Spark's own default makes nulls of what it can't read, and says nothing."""
+
+
+def read(spark: Any, pipeline: Pipeline, name: str, views: Views, start: str | None, *, bad: bool = False) -> Any:
+    """The rows of a source; with `bad` those of a decoded one for its bad rows: with headers, so that none is lost."""
+    source = pipeline.sources[name]
+    stream = pipeline.is_watched(name) if bad else pipeline.is_stream(name)
+    reading = spark.readStream if stream else spark.read
+    if "format" in source:
+        return _other(reading, pipeline, source)
+    base = {**pipeline.kafka, "failOnDataLoss": str(not source.get("ignore_loss", False)).lower()}
+    base |= {"subscribe": ",".join(source["topics"])} if "topics" in source else {"subscribePattern": source["pattern"]}
+    if source.get("committed", True):
+        base["kafka.isolation.level"] = "read_committed"
+    more = _starting(pipeline, name, start or source.get("from", "earliest"))
+    if stream:
+        if "max_rows" in source:
+            more["maxOffsetsPerTrigger"] = str(source["max_rows"])
+        more["initialOffsetsPath"] = str(pipeline.state.resolve() / f"initial-{name}.json")
+        more["topicIdsPath"] = str(pipeline.state.resolve() / f"topics-{name}.json")
+        more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
+        more["kafka.group.id"] = f"pipeline-{pipeline.name}"
+    options = {**source.get("options", {}), **({"includeHeaders": "true"} if bad else {})}
+    try:
+        read_options(base | more | options, streaming=stream)
+    except OptionError as error:
+        raise pipeline.problem(("source", name, "options"), str(error)) from None
+    rows = reading.format("tidelog").options(**(base | more | options)).load()
+    rows = views.counted(name, rows) if stream else rows
+    if "descriptor" in source:
+        source = {**source, "descriptor": _beside(pipeline, source["descriptor"])}
+    return decoded(rows, source, _schema(spark, pipeline, name, source, base))
+
+
+def _other(reading: Any, pipeline: Pipeline, source: dict[str, Any]) -> Any:
+    reading = reading.format(source["format"]).options(**FILE_OPTIONS.get(source["format"], {}))
+    reading = reading.options(**source.get("options", {}))
+    if source.get("schema"):
+        reading = reading.schema(columns_of(source["schema"]))
+    path = source.get("path")
+    return reading.load(_beside(pipeline, path)) if path else reading.load()
+
+
+def _schema(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], base: dict[str, str]) -> str:
+    """The schema as given; inferred once where it is to be, and kept: another one would change the checkpoint."""
+    schema = source.get("schema", "")
+    if schema != "infer":
+        return schema
+    kept = pipeline.state / f"schema-{name}.txt"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        found = inferred(spark.read.format("tidelog").options(**base).load(), source)
+        write_file(kept, found, durable=True)
+    return kept.read_text()
+
+
+def _starting(pipeline: Pipeline, name: str, text: str) -> dict[str, str]:
+    if text in ("earliest", "latest"):
+        return {"startingOffsets": text}
+    try:
+        start = Start.parse(text, datetime.now().astimezone())
+    except ValueError:
+        start = None
+    if start is None or start.kind != "time":
+        raise pipeline.problem(("source", name, "from"), f"{text!r}: write earliest, latest, 2h or 2026-01-31T12:00")
+    return {"startingTimestamp": str(start.value), "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def _beside(pipeline: Pipeline, path: str) -> str:
+    return path if "://" in path else str((pipeline.file.parent / Path(path)).resolve())
