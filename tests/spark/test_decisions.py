@@ -402,7 +402,7 @@ def test_at_least_once_needs_no_decision(query: Query) -> None:
     ("column", "said"),
     [
         ({"value": [b"a"], "partition": [7]}, r"row 0 of this task names partition 7 of out-.*, which has 2"),
-        ({"value": [b"x" * 11_000_000]}, r"make a batch of 110000\d\d bytes, more than out-.* takes"),
+        ({"value": [b"x" * 11_000_000]}, r"row 0 of this task has a key and value of 11000000 bytes, more than out-.* takes"),
     ],
 )
 def test_a_row_that_cannot_be_written_is_named(query: Query, column: dict[str, Any], said: str) -> None:

@@ -1,6 +1,7 @@
 """A task's part of writing: Arrow batches to record batches, partition by partition, as one producer."""
 
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,11 +16,21 @@ from tidelog.spark.native import packer
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.wire import batch as wire
 from tidelog.wire.compression import compress
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record, encode_record
 
 arrow: Any = pyarrow
 numbers: Any = numpy
+
+
+REQUEST_BYTES_MAX = 100 * 1024 * 1024 - 4096
+"""Brokers hang up on requests above socket.request.max.bytes, without a word."""
+HELD_BYTES_MAX = 64 * 1024 * 1024
+"""What all partitions together gather before it is sent, however many there are."""
+LARGE_ROWS_MAX = 1000
+
+
+_NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class RowError(ValueError):
@@ -38,6 +49,9 @@ class Outbound:
         self._topics: dict[str, list[Any]] = {}
         self._sequences: dict[tuple[str, int], int] = {}
         self._sticky = int(time.monotonic() * 1000)
+        self._chosen_rows: Any = None  # of the batch that is added: those that go to the topic of now; None: all
+        self._large: deque[tuple[int, int]] = deque(maxlen=LARGE_ROWS_MAX)  # rows that fill a batch, and their bytes
+        self._may_hold = 0
         self.rows = 0
 
     def add(self, batch: Any) -> None:
@@ -49,14 +63,14 @@ class Outbound:
                     self._add_with_headers(topic, rows)
                 else:
                     self._add_plain(topic, rows, names)
+            if self._may_hold > HELD_BYTES_MAX and self._held_bytes() > HELD_BYTES_MAX:
+                self._send_all()
         self.rows += batch.num_rows
 
     def flush(self) -> None:
         """Send the rest, and wait until everything is acknowledged."""
         with self._sending(self.rows):
-            for topic, partitions in self._topics.items():
-                for index, held in enumerate(partitions):
-                    self._send(topic, index, held)
+            self._send_all()
             self._pipeline.settle()
 
     @contextmanager
@@ -67,14 +81,26 @@ class Outbound:
         except Refused as error:
             if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
                 raise
-            count = wire.read_header(error.batch).record_count
-            raise RowError(
-                f"{count} of the rows of this task up to row {reached} make a batch of {len(error.batch)} bytes, "
-                f"more than {error.topic} takes: raise its max.message.bytes, or lower the option kafka.batch.size"
-            ) from error
+            raise self._too_large(error.topic, error.batch, reached) from error
         except BaseException:
             self._pipeline.drop()
             raise
+
+    def _too_large(self, topic: str, batch: bytes | bytearray, reached: int) -> RowError:
+        header = wire.read_header(batch)
+        known = "brokers take in a request" if len(batch) > REQUEST_BYTES_MAX else f"{topic} takes"
+        if header.record_count == 1:
+            record = next(wire.records(batch, header))
+            size = len(record.key or b"") + len(record.value or b"")
+            for row in (row for row, bytes_of in self._large if bytes_of == size):
+                return RowError(
+                    f"row {row} of this task has a key and value of {size} bytes, more than {known}: raise "
+                    f"max.message.bytes of {topic}, or leave the row out"
+                )
+        return RowError(
+            f"{header.record_count} of the rows of this task up to row {reached} make a batch of {len(batch)} bytes, "
+            f"more than {known}: raise max.message.bytes of {topic}, or lower the option kafka.batch.size"
+        )
 
     def _by_topic(self, batch: Any, names: list[str]) -> Iterator[tuple[str, Any]]:
         if "topic" not in names or (self._options.topic is not None):
@@ -85,14 +111,27 @@ class Outbound:
             row = next(index for index, value in enumerate(column) if not value.is_valid)
             raise RowError(f"row {self.rows + row} of this task has no topic, and the option topic is not set")
         for value in column.unique().to_pylist():
-            yield value, batch.filter(arrow.compute.equal(column, value))
+            self._chosen_rows = arrow.compute.equal(column, value)
+            yield value, batch.filter(self._chosen_rows)
+
+    def _number(self, row: int) -> int:
+        """Of a row among those that go to the topic of now: the number in the task that people are told."""
+        if self._chosen_rows is None:
+            return self.rows + row
+        return self.rows + int(numbers.flatnonzero(self._chosen_rows.to_numpy(zero_copy_only=False))[row])
 
     def _partitions(self, topic: str) -> list[Any]:
         held = self._topics.get(topic)
         if held is None:
             self._pipeline.settle()  # asking needs a connection without answers on their way
-            count = len(self._cluster.topic(topic).partitions)
+            try:
+                count = len(self._cluster.topic(topic).partitions)
+            except KafkaError as error:
+                if error.code not in _NO_TOPIC or self._options.topic is not None:
+                    raise
+                raise RowError(f"row {self._number(0)} of this task goes to {topic!r}, which is no topic") from error
             held = self._topics[topic] = [self._native.Partitioned() for _ in range(count)]
+            self._may_hold += count * self._options.batch_bytes
         return held
 
     def _add_plain(self, topic: str, rows: Any, names: list[str]) -> None:
@@ -100,6 +139,8 @@ class Outbound:
         key = _binary(rows, "key") if "key" in names else arrow.nulls(rows.num_rows, arrow.binary())
         key_ends, keys, key_nulls = _buffers(key)
         value_ends, values, value_nulls = _buffers(_binary(rows, "value"))
+        if len(keys) + len(values) > self._options.batch_bytes:
+            self._note_large(_sizes(key_ends) + _sizes(value_ends))
         chosen = self._chosen(topic, rows, names, len(held))
         row = 0
         while row < rows.num_rows:
@@ -132,27 +173,49 @@ class Outbound:
             if index < 0:
                 index = self._sticky % len(held) if key is None else self._native.murmur2(key, 0, len(key)) % len(held)
             target = held[index]
-            named = tuple((pair["key"], pair["value"]) for pair in pairs or ())
-            record = Record(key=key, value=value, headers=named)
+            record = Record(key=key, value=value, headers=self._headers(row, pairs))
             encoded = encode_record(record, target.count, 0)
+            if len(encoded) > self._options.batch_bytes:
+                self._large.append((self._number(row), len(key or b"") + len(value or b"")))
             if not target.has_room(len(encoded), self._options.batch_bytes):
                 self._send(topic, index, target)
                 encoded = encode_record(record, 0, 0)
             target.out.write(encoded)
             target.count += 1
 
+    def _headers(self, row: int, pairs: list[dict[str, Any] | None] | None) -> tuple[tuple[str, bytes | None], ...]:
+        named: list[tuple[str, bytes | None]] = []
+        for pair in pairs or ():
+            if pair is None or pair["key"] is None:
+                raise RowError(f"row {self._number(row)} of this task has a header without a key")
+            named.append((pair["key"], pair["value"]))
+        return tuple(named)
+
+    def _note_large(self, sizes: Any) -> None:
+        for row in numbers.flatnonzero(sizes > self._options.batch_bytes)[-LARGE_ROWS_MAX:].tolist():
+            self._large.append((self._number(row), int(sizes[row])))
+
     def _chosen(self, topic: str, rows: Any, names: list[str], count: int) -> bytes:
+        """The partition of each row, -1 where its key is to choose; empty where there is no such column."""
         if "partition" not in names:
             return b""
-        column = rows.column("partition").cast(arrow.int32()).fill_null(-1)
-        places = column.to_numpy(zero_copy_only=False)
-        wrong = numbers.flatnonzero((places >= count) | (places < -1))
+        column = rows.column("partition").cast(arrow.int64())
+        named = column.fill_null(0).to_numpy(zero_copy_only=False)
+        wrong = numbers.flatnonzero((named >= count) | (named < 0))
         if len(wrong):
             raise RowError(
-                f"row {self.rows + int(wrong[0])} of this task names partition {int(places[wrong[0]])} of {topic}, "
+                f"row {self._number(int(wrong[0]))} of this task names partition {int(named[wrong[0]])} of {topic}, "
                 f"which has {count}"
             )
-        return places.astype(numbers.int32).tobytes()
+        return column.fill_null(-1).to_numpy(zero_copy_only=False).astype(numbers.int32).tobytes()
+
+    def _held_bytes(self) -> int:
+        return sum(len(held.out) for partitions in self._topics.values() for held in partitions)
+
+    def _send_all(self) -> None:
+        for topic, partitions in self._topics.items():
+            for index, held in enumerate(partitions):
+                self._send(topic, index, held)
 
     def _send_full(self, topic: str, held: list[Any]) -> None:
         for index, each in enumerate(held):
@@ -167,6 +230,8 @@ class Outbound:
         place = (topic, index)
         sequence = self._sequences.get(place, 0)
         batch = self._built(section, count, sequence)
+        if len(batch) > REQUEST_BYTES_MAX:
+            raise self._too_large(topic, batch, self.rows)
         self._pipeline.add(topic, index, batch)
         self._sequences[place] = (sequence + count) & wire.SEQUENCE_MAX
 
@@ -189,6 +254,10 @@ class Outbound:
 def _binary(rows: Any, name: str) -> Any:
     column = rows.column(name)
     return column if column.type.equals(arrow.binary()) else column.cast(arrow.binary())
+
+
+def _sizes(ends: bytes) -> Any:
+    return numbers.diff(numbers.frombuffer(ends, dtype=numbers.int32))
 
 
 def _buffers(column: Any) -> tuple[bytes, bytes, bytes]:

@@ -29,6 +29,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
+HEADERS = "array<struct<key:string,value:binary>>"
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 DRIVERS_MAX = 256
 DRIVER_IDLE_S = 600
@@ -65,6 +66,9 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         if not isinstance(kind, allowed[name]):
             names = " or ".join(one.typeName() for one in allowed[name])
             raise OptionError(f"column {name} is {kind.simpleString()}, expected {names}")
+    headers = types.get("headers")
+    if headers is not None and headers.simpleString() != HEADERS:
+        raise OptionError(f"column headers is {headers.simpleString()}, expected {HEADERS}")
 
 
 class TopicWriter(DataSourceArrowWriter):

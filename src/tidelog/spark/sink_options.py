@@ -22,6 +22,8 @@ NAMES = (
 DECISIONS = "tidelog-spark-decisions"
 BATCH_BYTES = 512 * 1024
 """What a partition gathers before it is sent: half of a topic's usual max.message.bytes."""
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+BATCH_MAX = 2**63 - 1
 
 Delivery = Literal["exactly-once", "at-least-once"]
 
@@ -50,6 +52,8 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
     if not kafka.get("bootstrap.servers"):
         raise OptionError("option kafka.bootstrap.servers: no broker's address is given")
     job = options.get("jobid")
+    if job == "":
+        raise OptionError("option jobId is empty: it is what a repetition is known by")
     default = "exactly-once" if streaming or job else "at-least-once"
     delivery = options.get("delivery", default).lower().replace("_", "-")
     if delivery not in ("exactly-once", "at-least-once"):
@@ -57,24 +61,28 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
     if not streaming and delivery == "exactly-once" and not job:
         raise OptionError("option delivery=exactly-once: a batch needs a jobId, by which its repetition is known")
     batch = options.get("jobbatch", "0")
-    if not batch.isdecimal():
-        raise OptionError(f"option jobBatch: {batch!r} is no number")
+    if not batch.isdecimal() or int(batch) > BATCH_MAX:
+        raise OptionError(f"option jobBatch: {batch!r} is no number from 0 to {BATCH_MAX}")
+    if "jobbatch" in options and not job:
+        raise OptionError("option jobBatch: a batch has a number under a jobId, and there is none")
     codec = kafka.get("compression.type", "none")
     if codec not in CODEC_NAMES:
         raise OptionError(f"option kafka.compression.type: {codec!r} is not one of {', '.join(CODEC_NAMES)}")
     try:
         rpc = Options.from_kafka({"client.id": "tidelog-spark", **kafka})
-        batch_bytes = int(kafka.get("batch.size", BATCH_BYTES))
     except ValueError as error:
         raise OptionError(f"option kafka.{error}") from None
+    size = kafka.get("batch.size", str(BATCH_BYTES))
+    if not size.isdecimal() or not 0 < int(size) <= BATCH_BYTES_MAX:
+        raise OptionError(f"option kafka.batch.size: {size!r} is no number of bytes from 1 to {BATCH_BYTES_MAX}")
     return SinkOptions(
         kafka["bootstrap.servers"],
         rpc,
-        options.get("topic"),
+        options.get("topic") or None,
         delivery,
         job,
         int(batch),
         CODEC_NAMES[codec],
         options.get("decisionstopic", DECISIONS),
-        batch_bytes,
+        int(size),
     )
