@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from tidelog.client import Admin, Producer
 from tidelog.spark.pipeline import board as boards
+from tidelog.spark.pipeline import ends
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.model import Pipeline, load
 from tidelog.spark.pipeline.overheard import Overheard
 from tidelog.spark.pipeline.status import read_status
 from tidelog.spark.pipeline.stopping import Stop
+from tidelog.testing import Broker
 
 FILE = """
 name = "orders"
@@ -132,6 +135,32 @@ def test_a_run_that_holds_its_state_no_more_is_gone(pipeline: Pipeline) -> None:
     assert told["outcome"] == "gone"
 
 
+def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    monkeypatch.setattr(ends, "ASK_S", 0.02)
+    monkeypatch.setattr(ends, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(ends, "AWAY_S", 0.0)
+    told: list[str] = []
+    with Broker() as broker:
+        Admin(broker.bootstrap).create_topic("orders", 2)
+        with Producer(broker.bootstrap) as producer:
+            for _ in range(30):
+                producer.send("orders", b"x", partition=0)
+        board = Board(load(pipeline.file, broker.bootstrap), told.append, Stop())
+        board.__enter__()
+
+        def lag() -> int:
+            board.look({"lake": Query(1)}, "running")
+            return outcome(pipeline)["queries"]["lake"]["lag"]
+
+        eventually(lambda: lag() == 20)  # of 30 in partition 0, 10 are done; Spark told of two
+    eventually(lambda: any("waiting for brokers: no broker at " in each for each in told))
+    lag()
+    assert outcome(pipeline)["away"] < time.time()
+    board.__exit__(None, None, None)
+
+
 SAID = """WARNING: Using incubator modules: jdk.incubator.vector
 Traceback (most recent call last):
   File "socket.py", line 724, in write
@@ -143,6 +172,7 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
   File "daemon.py", line 95, in worker
 BrokenPipeError: [Errno 32] Broken pipe
+orders-0: 12 records are gone; reading goes on with what is left
 orders-0: 12 records are gone; reading goes on with what is left
 """
 

@@ -96,6 +96,8 @@ def _show(name: str, told: dict[str, Any]) -> None:
         click.echo(f"  {told['outcome']}" + (f", and silent for {_age(age_s)}" if age_s > SILENT_S else ""))
     if "why" in told:
         click.secho(f"  {told['why']}", fg="red")
+    if "away" in told and told["outcome"] in ALIVE:
+        click.secho(f"  No broker answered for {_age(time.time() - told['away'])}: it waits for them.", fg="yellow")
     if told["outcome"] == "gone":
         click.secho("  Its process ended without a word: run it again to go on from its checkpoint.", fg="red")
     rows: list[tuple[Any, ...]] = []

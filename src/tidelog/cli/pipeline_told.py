@@ -69,5 +69,7 @@ def brokers_told() -> Generator[None]:
 
     try:
         yield
-    except (KafkaError, Unreachable, Unsupported, Lost) as error:
+    except KafkaError as error:
+        raise Failure(error.message or str(error)) from None
+    except (Unreachable, Unsupported, Lost) as error:
         raise Failure(str(error)) from None

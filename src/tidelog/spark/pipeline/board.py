@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from tidelog.spark.pipeline import left_out
+from tidelog.spark.pipeline.ends import Ends
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.reason import words_of
-from tidelog.spark.pipeline.status import figures, late_rows, told_of, write_status
+from tidelog.spark.pipeline.status import done_by, figures, late_rows, told_of, write_status
 from tidelog.spark.pipeline.stopping import Stop
 
 LOG = "pipeline.log"
@@ -45,8 +46,10 @@ class Board:
         self._known = left_out.left_out(pipeline.state)
         self._silent = False
         self._log: _Log | None = None
+        self._ends = Ends(pipeline, tell)
 
     def __enter__(self) -> "Board":
+        self._ends.begin()
         self._log = _opened(self._pipeline.state / LOG)
         self.write("starting")
         return self
@@ -54,6 +57,7 @@ class Board:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self._ends.end()
         stopped = bool(self._stop) and isinstance(error, Exception)
         if error is None:
             self.write("done" if self.done else "stopped")
@@ -69,6 +73,7 @@ class Board:
     def look(self, queries: dict[str, Any], outcome: str) -> None:
         """Show how the queries are."""
         self._queries = {name: told_of(query) for name, query in queries.items()}
+        self._behind({name: query.lastProgress for name, query in queries.items()})
         for name, told in self._queries.items():
             if told.get("batch", -1) > self._seen.get(name, -1):
                 with self._said_once():
@@ -77,12 +82,21 @@ class Board:
         if time.monotonic() > self._told_at + TELL_S:
             self._tell_progress()
 
+    def _behind(self, progresses: dict[str, Any]) -> None:
+        """What is behind the last batch of each query by now, where brokers tell."""
+        done = {name: done_by(progress) for name, progress in progresses.items() if progress is not None}
+        self._ends.watch({place for each in done.values() for place in each})
+        for name, each in done.items():
+            behind = self._ends.behind(each)
+            if behind is not None:
+                self._queries[name]["lag"] = behind
+
     def write(self, outcome: str, why: str | None = None) -> None:
         """The status file; and who was left out since the last time, to whoever watches."""
         state, name = self._pipeline.state, self._pipeline.name
         found = left_out.left_out(state)
         with self._said_once():
-            write_status(state, name, self._queries, outcome, found, why)
+            write_status(state, name, self._queries, outcome, found, why=why, away=self._ends.away)
             self._silent = False
         for query, each in found.items():
             if self._known.get(query) != each:

@@ -8,12 +8,15 @@ import logging
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 LINES_KEPT = 50
-LINES_TOLD_MAX = 100
+WINDOW_S = 60.0
+TOLD_MAX = 20
+"""Lines that are told within a window, each once."""
 LINE_CHARS_MAX = 2000
 ERROR_OUTPUT = 2
 TRACEBACK = re.compile(
@@ -32,7 +35,7 @@ class Overheard:
 
     def __init__(self, tell: Callable[[str], None] | None) -> None:
         self._tell = tell
-        self._told = 0
+        self._told: dict[str, float] = {}
         self._traced = False
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
 
@@ -63,9 +66,16 @@ class Overheard:
             self._traced = True
         elif self._traced:
             self._traced = not line or line[0].isspace()  # the line after them is the error itself
-        elif not NOISE.match(line) and self._tell is not None and self._told < LINES_TOLD_MAX:
-            self._told += 1
+        elif not NOISE.match(line) and self._tell is not None and self._is_new(line):
             self._tell(line)
+
+    def _is_new(self, line: str) -> bool:
+        now = time.monotonic()
+        self._told = {each: at for each, at in self._told.items() if now - at < WINDOW_S}
+        if line in self._told or len(self._told) >= TOLD_MAX:
+            return False
+        self._told[line] = now
+        return True
 
     def failure(self) -> str:
         """What Java said when it did not start, as the end of a sentence."""

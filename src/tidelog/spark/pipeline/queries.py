@@ -8,6 +8,7 @@ crash.
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tidelog.spark.pipeline.reason import words_of
@@ -69,9 +70,17 @@ class Queries:
         return failed
 
     def stop(self) -> None:
-        """Stop all. One that does not end in time is cut off with its Spark, and goes on from its checkpoint."""
-        for name, query in self.by_name.items():
-            try:
-                query.stop()
-            except Exception as error:  # of Java's, or that there is no Java any more
-                logger.warning("%s did not stop: %s", name, words_of(error))
+        """Stop all, at once: one that waits for a broker takes half a minute.
+
+        One that does not end in time is cut off with its Spark, and goes on from its checkpoint.
+        """
+        if self.by_name:
+            with ThreadPoolExecutor(len(self.by_name)) as together:
+                list(together.map(_stopped, self.by_name, self.by_name.values()))
+
+
+def _stopped(name: str, query: Any) -> None:
+    try:
+        query.stop()
+    except Exception as error:  # of Java's, or that there is no Java any more
+        logger.warning("%s did not stop: %s", name, words_of(error))

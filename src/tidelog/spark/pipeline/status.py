@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from tidelog.rpc.offsets import Place
 from tidelog.spark.pipeline.left_out import LeftOut
 from tidelog.spark.pipeline.reason import reason_of
 from tidelog.spark.progress import write_file
@@ -42,17 +43,28 @@ def figures(progress: Any) -> dict[str, Any]:
     }
 
 
+def done_by(progress: Any) -> dict[Place, int]:
+    """The offsets before which a micro-batch, and those before it, are done with their topics."""
+    found: dict[Place, int] = {}
+    for source in progress["sources"]:
+        found |= _offsets(source.get("endOffset"))
+    return found
+
+
 def _lag(source: Any) -> int:
     end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     return sum(max(0, offset - end.get(place, 0)) for place, offset in latest.items())
 
 
-def _offsets(text: Any) -> dict[tuple[str, str], int]:
+def _offsets(text: Any) -> dict[Place, int]:
+    """Of a topic; sources of other kinds have offsets of other shapes, which count nothing."""
     told: Any = json.loads(text) if isinstance(text, str) else text
-    found: dict[tuple[str, str], int] = {}
-    for topic, places in dict[str, Any](told or {}).items():
-        if isinstance(places, dict):
-            found.update({(topic, index): offset for index, offset in cast("dict[str, int]", places).items()})
+    found: dict[Place, int] = {}
+    if isinstance(told, dict):
+        for topic, places in cast("dict[str, Any]", told).items():
+            if isinstance(places, dict):
+                each = cast("dict[str, int]", places).items()
+                found |= {(topic, int(index)): offset for index, offset in each if index.isdecimal()}
     return found
 
 
@@ -67,11 +79,11 @@ def write_status(
     queries: dict[str, Any],
     outcome: str,
     left_out: Mapping[str, LeftOut],
-    why: str | None = None,
+    **more: Any,
 ) -> None:
-    """`outcome` is starting, running, stopping, done, stopped or failed; `why` it failed."""
+    """`outcome` is starting, running, stopping, done, stopped or failed; `more` stands beside it."""
     told = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
-    told |= {} if why is None else {"why": why}
+    told |= {name: value for name, value in more.items() if value is not None}
     told["left_out"] = {query: {**asdict(each), "told": each.told} for query, each in left_out.items()}
     write_file(state / FILE, json.dumps(told, indent=1))
 
