@@ -102,6 +102,6 @@ def test_a_checkpoint_moves_between_the_connector_and_this_source(
         writing = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
         writing.trigger(availableNow=True).start().awaitTermination()
 
-    for turn, name in enumerate((connector, "tidelog", connector)):
+    for turn, name in enumerate(("tidelog", connector, "tidelog", connector)):
         run(name, range(10 * turn, 10 * turn + 10))
-    assert sorted(found) == list(range(30))
+    assert sorted(found) == list(range(40))

@@ -1,5 +1,7 @@
 """What to read: limits, ranges and tasks, and what counts as lost."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +9,7 @@ from tidelog.spark.plan import (
     Loss,
     OffsetRange,
     available,
+    began,
     from_json,
     lag,
     limited,
@@ -23,6 +26,14 @@ sizes = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), st
 def test_offsets_stand_in_the_checkpoint_as_sparks_own_source_writes_them() -> None:
     assert to_json({B: 5, A: 3, C: 0}) == {"a": {"0": 3, "1": 5}, "b": {"0": 0}}
     assert from_json(to_json({A: 3, C: 0})) == {A: 3, C: 0}
+
+
+def test_the_end_of_a_first_batch_tells_where_that_began() -> None:
+    ten = ("a", 10)
+    first = to_json({A: 3, B: 4, ten: 9, C: 1}, {A: 1, B: 4, ten: 2})
+    assert json.dumps(first) == '{"a": {"00": 1, "0": 3, "01": 4, "1": 4, "010": 2, "10": 9}, "b": {"0": 1}}'
+    assert from_json(first) == {A: 3, B: 4, ten: 9, C: 1}
+    assert began(first) == {A: 1, B: 4, ten: 2}
 
 
 @given(sizes, st.integers(1, 2000))

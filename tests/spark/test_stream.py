@@ -130,16 +130,31 @@ def test_a_first_batch_that_began_at_the_latest_offsets_is_not_begun_elsewhere_a
         assert ranges(running.partitions(start, end)) == [(topic, start[topic]["0"], end[topic]["0"])]
         return start[topic]["0"], end
 
-    for options in (kept, {"startingOffsets": "earliest"}):
+    for options in (kept, {"startingOffsets": "earliest"}, {}):
         began, end = crash(**options)
         again = reader(**options)
         assert ranges(again.partitions(again.initialOffset(), end)) == [(topic, began, end[topic]["0"])]
-    _, end = crash()
+        assert ranges(again.partitions(end, end)) == []  # as batches without rows are, for watermarks
+        assert ends(again, end) == end
+    of_the_connector = {topic: {"0": end[topic]["0"]}}
     again = reader()
     with pytest.raises(DataLost, match=r"was not finished, and it began at what were the latest offsets.*startingOff"):
-        again.partitions(again.initialOffset(), end)
+        again.partitions(again.initialOffset(), of_the_connector)
     ignoring = reader(failOnDataLoss="false")
-    assert ranges(ignoring.partitions(ignoring.initialOffset(), end)) == []
+    assert ranges(ignoring.partitions(ignoring.initialOffset(), of_the_connector)) == []
+
+
+def test_partitions_that_came_after_a_first_batch_was_planned_are_the_next_batchs(
+    broker: Broker, topic: str, reader: Callable[..., TopicStreamReader]
+) -> None:
+    running = reader()
+    start = running.initialOffset()
+    send(broker, topic, 2)
+    end = ends(running, start)
+    Admin(broker.bootstrap).add_partitions(topic, 2)
+    again = reader()
+    assert ranges(again.partitions(again.initialOffset(), end)) == [(topic, 5, 7)]
+    assert ends(again, end) == {topic: {"0": 7, "1": 0}}
 
 
 def test_a_subscription_that_had_no_topics_keeps_that_it_had_none(

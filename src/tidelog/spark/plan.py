@@ -37,16 +37,34 @@ class Loss:
     why: str = WHY_LOST
 
 
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
-    """Offsets as they stand in Spark's checkpoint, in the form of Spark's own Kafka source."""
+def to_json(offsets: Mapping[Place, int], began: Mapping[Place, int] | None = None) -> dict[str, dict[str, int]]:
+    """Offsets as they stand in Spark's checkpoint, in the form of Spark's own Kafka source.
+
+    A checkpoint holds the ends of batches, which is where those that follow begin: it doesn't hold where the first one
+    `began`. That stands beside its end, under the partition's number with a zero in front. Spark's own source takes it
+    for the same partition, and of two offsets the later one in the text: the end.
+    """
     found: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
+    for place, offset in sorted(offsets.items()):
+        at = found.setdefault(place[0], {})
+        if began is not None and place in began:
+            at[f"0{place[1]}"] = began[place]
+        at[str(place[1])] = offset
     return found
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {(topic, int(index)): offset for topic, places in offsets.items() for index, offset in places.items()}
+    """The offsets, without where a first batch began."""
+    return {(topic, int(at)): it for topic, places in offsets.items() for at, it in places.items() if not _first(at)}
+
+
+def began(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Where a first batch began, by its end; nothing is told by the end of another."""
+    return {(topic, int(at)): it for topic, places in offsets.items() for at, it in places.items() if _first(at)}
+
+
+def _first(index: str) -> bool:
+    return len(index) > 1 and index[0] == "0"
 
 
 def limited(start: Mapping[Place, int], end: Mapping[Place, int], limit: int) -> Offsets:

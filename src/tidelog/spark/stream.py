@@ -86,7 +86,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._too_few(plan.lag(begin, end)):
             return start
         self._last_trigger = time.monotonic()
-        return plan.to_json(end)
+        if start == self._initial:
+            return plan.to_json(end, plan.from_json(start))
+        return start if end == plan.from_json(start) else plan.to_json(end)
 
     def reportLatestOffset(self) -> Json:
         return plan.to_json(self._latest)
@@ -96,10 +98,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         self._own(end)
-        self._began_here()
         lookup = self._open().lookup
         high = plan.from_json(end)
-        low = plan.from_json(start)
+        low = self._begun(start, end)
         low = {place: offset for place, offset in low.items() if place in high or lookup.subscribed(place)}
         there = lookup.present(low.keys() | high.keys())
         self._same_topics()
@@ -108,7 +109,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         settle(self._options, losses)
         tasks = self._tasks(low, high)
         records = sum(each.count for task in tasks for each in task.ranges)
-        self._open().progress.planned(records, len(tasks), plan.lag(high, latest), end)
+        self._open().progress.planned(records, len(tasks), plan.lag(high, latest), plan.to_json(plan.from_json(end)))
         return tasks
 
     def commit(self, end: Json) -> None:
@@ -117,9 +118,10 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         So nothing that goes wrong with it may end the query, whatever it is.
         """
         try:
-            self._open().progress.committed(end)
+            offsets = plan.from_json(end)
+            self._open().progress.committed(plan.to_json(offsets))
             if self._options.group is not None:
-                commit_offsets(self._open().monitor, self._options.group, plan.from_json(end))
+                commit_offsets(self._open().monitor, self._options.group, offsets)
         except (KafkaError, Unreachable, Unsupported) as error:
             logger.warning("group %s shows an old lag, its offsets can't be committed: %s", self._options.group, error)
         except Exception:
@@ -156,17 +158,21 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         told = plan.from_json(self._initial or {})
         return {place for place, offset in offsets.items() if told.get(place) == offset}
 
-    def _began_here(self) -> None:
-        """The first micro-batch of a run that did not finish it, whose start Spark asks for again, is to be the same:
-        but its checkpoint has the end alone, and what was the latest offset then is not known now."""
-        again = self._initial is not None and not self._asked and not self._initial_kept
-        if again and self._options.starts_at_an_end:
+    def _begun(self, start: Json, end: Json) -> Offsets:
+        """Where a batch begins: at `start`, but for the first one after a run that planned it and did not finish it.
+
+        Spark has `initialOffset` for that, which may be elsewhere by now; its end tells, if this source wrote it.
+        """
+        begun = plan.began(end) if start == self._initial else {}
+        again = start == self._initial and bool(end) and not self._asked and not self._initial_kept
+        if again and not begun and self._options.starts_at_an_end:
             what = (
                 "the first micro-batch of this checkpoint was not finished, and it began at what were the latest "
                 "offsets then: which those were is not known any more"
             )
-            why = "Say where to begin by startingOffsets, or use a new checkpoint; initialOffsetsPath keeps it known"
+            why = "Say where to begin by startingOffsets, or use a new checkpoint"
             settle(self._options, [plan.Loss(what, why)])
+        return begun or plan.from_json(start)
 
     def _same_topics(self) -> None:
         """Topics that were deleted and made again: what is at an offset there is not what follows what was read."""
