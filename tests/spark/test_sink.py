@@ -62,6 +62,11 @@ def test_a_batch_under_a_job_id_is_written_once(spark: Any, broker: Broker) -> N
         (["cast(id as string) as value", "id"], {"topic": "t"}, "column id is none of key, value, topic"),
         (["'a' as key"], {"topic": "t"}, "there is no column value among key"),
         (["'a' as value"], {"topic": "t", "delivery": "maybe"}, "neither exactly-once nor at-least-once"),
+        (
+            ["'a' as value", "array('h') as headers"],
+            {"topic": "t"},
+            "column headers is array<string>, expected array<struct<key:string,value:binary>>",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_said(spark: Any, broker: Broker, columns: Any, options: Any, said: str) -> None:
