@@ -202,6 +202,16 @@ def test_a_checkpoint_that_went_back_is_an_error(query: Query) -> None:
         query.commit(3, query.task(3, b"b"))
 
 
+def test_a_checkpoint_that_went_back_does_not_disturb_the_query_that_goes_on(query: Query) -> None:
+    query.commit(5, query.task(5, b"a"))
+    going_on, old = query.task(6, b"b"), query.task(3, b"c", run="old", worker=Producers())
+    with pytest.raises(RolledBack):
+        query.commit(3, old)
+    query.abort(3, old)  # as Spark does then
+    query.commit(6, going_on)
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
 def test_a_failed_batch_is_aborted(query: Query) -> None:
     query.task(0, b"a")  # of a task that was killed
     query.abort(0, query.task(0, b"a"))
@@ -402,7 +412,10 @@ def test_at_least_once_needs_no_decision(query: Query) -> None:
     ("column", "said"),
     [
         ({"value": [b"a"], "partition": [7]}, r"row 0 of this task names partition 7 of out-.*, which has 2"),
-        ({"value": [b"x" * 11_000_000]}, r"row 0 of this task has a key and value of 11000000 bytes, more than out-.* takes"),
+        (
+            {"value": [b"x" * 11_000_000]},
+            r"row 0 of this task has a key and value of 11000000 bytes, more than out-.* takes",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_written_is_named(query: Query, column: dict[str, Any], said: str) -> None:

@@ -95,12 +95,12 @@ class Stage:
             with suppress(Replaced):  # swept by others while it wrote
                 told.extend(self.write(run, batch, part, parts) for part in range(parts))
             if len(told) < parts or self.chance.random() < 0.1:  # a task failed
-                self.abort(run, told)
+                self.abort(run, batch, told)
                 return
             if process is None or self.chance.random() < 0.3:
                 process = self.process(run)
             if not self.commit(process, batch, told):
-                self.abort(run, told)
+                self.abort(run, batch, told)
                 return
             self.committed.add(batch)
 
@@ -121,9 +121,9 @@ class Stage:
         committing = self.play.spawn(lambda: process.commit(batch, term_of(told), own(*told), rows))
         return self.wait_for(committing)
 
-    def abort(self, run: str, told: list[Written]) -> None:
+    def abort(self, run: str, batch: int, told: list[Written]) -> None:
         process = self.process(run)
-        self.wait_for(self.play.spawn(lambda: process.abort(term_of(told), own(*told))))
+        self.wait_for(self.play.spawn(lambda: process.abort(batch, term_of(told), own(*told))))
 
     def wait_for(self, other: Actor) -> bool:
         while other.is_alive():

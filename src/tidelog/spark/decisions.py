@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.rpc import Cluster
 from tidelog.rpc.fetch import PartitionReader
@@ -37,6 +37,8 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record
 
 logger = logging.getLogger("tidelog.spark")
+
+T = TypeVar("T")
 
 TRIES = 3
 TIMEOUTS_MS = (60_000, 15_000, 5_000, 1_000)
@@ -90,6 +92,11 @@ def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -
     return Standing(-1 if none else batch, int(term or 0), run, int(at))
 
 
+def _is_over(batch: int, term: int | None, last: Standing) -> bool:
+    """Whether nothing that was written for the batch in this term can be decided any more."""
+    return last.batch >= batch or (term is not None and term != last.term)
+
+
 def _note(decision: Standing) -> str:
     """What stands beside the offset; an offset can't say that no batch was decided yet, so this does."""
     return f"{decision.at} {decision.term} {decision.run}{' none' if decision.batch < 0 else ''}"
@@ -127,7 +134,7 @@ class Decisions:
             before=lambda: self._check(batch, term, self._standing(stable=False)),
         )
 
-    def _as_driver(self, decide: Callable[[bool], bool], before: Callable[[], None] = lambda: None) -> bool:
+    def _as_driver(self, decide: Callable[[bool], T], before: Callable[[], None] = lambda: None) -> T:
         """Call `decide` as the driver, which it may be already; `before` where others are to be fenced for it.
 
         Where another driver fences this one in between, what that did is looked at, and it is tried again.
@@ -188,26 +195,29 @@ class Decisions:
             )
         logger.warning(said)
 
-    def abort(self, term: int | None, reported: Iterable[Producer]) -> None:
+    def abort(self, batch: int, term: int | None, reported: Iterable[Producer]) -> None:
         """End what this run has open of a batch that failed, unless it was decided after all.
 
         A term begins, so that neither a commit that still goes on somewhere nor an attempt that is late counts on what
-        is aborted here; unless one began since the tasks asked.
+        is aborted here. Where that is so already, other drivers are left in peace.
         """
-        mine = tuple(reported)
-        self._as_driver(lambda _: self._abort(term, mine))
+        left = [*reported, *self._open(lambda run: run == self._run)]  # before the term begins
+        if _is_over(batch, term, self._standing(stable=False)):
+            decided = self._decided(self._standing())
+        else:
+            decided = self._as_driver(lambda _: self._begin_term(batch, term))
+        self._sweep(left, set(decided.transactions))
 
-    def _abort(self, term: int | None, mine: tuple[Producer, ...]) -> bool:
-        left = [*mine, *self._open(lambda run: run == self._run)]
+    def _begin_term(self, batch: int, term: int | None) -> Decided:
+        """The last decision, written again under the next term."""
         last = self._standing()
-        begins = term is None or term == last.term
+        over = _is_over(batch, term, last)
         if last == NOTHING:
             last = self._recorded()
         decided = self._decided(last)
-        if begins:
+        if not over:
             self._write(replace(last, term=last.term + 1), decided)
-        self._sweep(left, set(decided.transactions))
-        return begins
+        return decided
 
     def _standing(self, *, stable: bool = True) -> Standing:
         return standing(self._cluster, self._sink, self._topic, stable=stable)
@@ -240,7 +250,7 @@ class Decisions:
         if ended:
             logger.info("%s: aborted %d transactions that were not chosen", self._sink, ended)
 
-    def _decided(self, last: Standing) -> "Decided":
+    def _decided(self, last: Standing) -> Decided:
         """What the last decision says; its record is committed, since the offset that tells of it is."""
         if last.at < 0:
             return Decided()

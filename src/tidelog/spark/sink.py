@@ -193,7 +193,7 @@ def settle(
     if commit:
         decisions.commit(batch, term, reported, sum(each.rows for each in told))
     else:
-        decisions.abort(term, reported)
+        decisions.abort(batch, term, reported)
 
 
 _drivers: OrderedDict[tuple[str, str, str, str], tuple[Decisions, float]] = OrderedDict()
