@@ -1,5 +1,6 @@
 """The exactly-once sink without Spark: tasks and drivers as functions, stopped between any two steps."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at, own
-from tidelog.client import read
+from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import commit_offsets
@@ -30,7 +31,8 @@ pytestmark = pytest.mark.usefixtures("own_connections")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({**TWO_PHASE, "transaction.max.timeout.ms": 20_000}, offsets_topic_num_partitions=2) as broker:
+    settings = {**TWO_PHASE, "transaction.max.timeout.ms": 20_000, "log.cleaner.backoff.ms": 100}
+    with Broker(settings, offsets_topic_num_partitions=2) as broker:
         yield broker
 
 
@@ -179,12 +181,26 @@ def test_a_run_that_slept_leaves_alone_what_another_has_open_for_a_later_batch(q
 def test_a_decision_outlives_the_offset_that_says_where_it_is(query: Query) -> None:
     query.commit(0, query.task(0, b"a"))
     query.commit(1, query.task(1, b"b"))
-    from confluent_kafka.admin import AdminClient
-
-    client = AdminClient({"bootstrap.servers": query.bootstrap})
-    client.delete_consumer_groups([query.sink])[query.sink].result()  # as brokers do after a week
+    query.forget()
     query.commit(1, query.task(1, b"b", run="next", worker=Producers()))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_decision_outlives_compaction(broker: Broker) -> None:
+    name = "compacted-decisions"
+    configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
+    Admin(broker.bootstrap).create_topic(name, 1, configs=configs)
+    one, other = (Query(broker.bootstrap, decisionsTopic=name) for _ in range(2))
+    one.commit(0, one.task(0, b"a"))
+    deadline, batch = time.monotonic() + 60, 0
+    while len(list(read(broker.bootstrap, name, stop_at_end=True))) >= batch or batch < 10:
+        assert time.monotonic() < deadline, "nothing is compacted"
+        other.commit(batch, other.task(batch, b"%d" % batch))
+        batch += 1
+    one.forget()
+    one.commit(0, one.task(0, b"a", run="next"))
+    one.commit(1, one.task(1, b"b", run="next"))
+    assert (one.seen(), one.open()) == ([b"a", b"b"], [])
 
 
 def test_a_batch_without_rows_is_nothing_to_decide_but_takes_over(query: Query) -> None:

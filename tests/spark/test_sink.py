@@ -73,3 +73,10 @@ def test_what_cannot_be_written_is_said(spark: Any, broker: Broker, columns: Any
     writing = spark.range(1).selectExpr(*columns).write.format("tidelog").mode("append")
     with pytest.raises(Exception, match=said):
         writing.option("kafka.bootstrap.servers", broker.bootstrap).options(**options).save()
+
+
+def test_a_topic_is_not_overwritten(spark: Any, broker: Broker) -> None:
+    Admin(broker.bootstrap).create_topic("kept", 1)
+    writing = spark.sql("select 'a' as value").write.format("tidelog").option("topic", "kept").mode("overwrite")
+    with pytest.raises(Exception, match="a topic can't be overwritten: write with mode append"):
+        writing.option("kafka.bootstrap.servers", broker.bootstrap).save()

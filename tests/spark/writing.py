@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow
+from confluent_kafka.admin import AdminClient
 
 from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
@@ -49,6 +50,11 @@ class Query:
 
     def abort(self, batch: int, *written: Written) -> None:
         settle(self.options, batch, list(written), commit=False)
+
+    def forget(self) -> None:
+        """Delete its group's offsets, as brokers do after a week."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap})
+        client.delete_consumer_groups([self.sink])[self.sink].result()
 
     def seen(self) -> list[bytes]:
         """What a reader of committed records gets, up to the last stable offset."""

@@ -31,6 +31,7 @@ logger = logging.getLogger("tidelog.spark")
 
 HEADERS = "array<struct<key:string,value:binary>>"
 COLUMNS = ("key", "value", "topic", "partition", "headers")
+DECISIONS_SEGMENT_BYTES = 16 * 1024 * 1024
 DRIVERS_MAX = 256
 DRIVER_IDLE_S = 600
 """After so long a driver takes its transactional id anew: coordinators forget what isn't used."""
@@ -46,8 +47,10 @@ class Written(WriterCommitMessage):
     rows: int
 
 
-def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """OptionError where the rows can't be records."""
+def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool = False) -> None:
+    """OptionError where the rows can't be records, or are to take the place of others."""
+    if overwrite:
+        raise OptionError("a topic can't be overwritten: write with mode append, to a topic of its own where need be")
     types: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     allowed: dict[str, tuple[type[DataType], ...]] = {
         "key": (StringType, BinaryType),
@@ -231,13 +234,17 @@ def _run() -> str:
 
 
 def _make_topic(cluster: Cluster, options: SinkOptions) -> None:
-    """The topic of decisions, made on first use: one partition, compacted, so that it stays small."""
+    """The topic of decisions, made on first use: one partition, compacted, so that it stays small.
+
+    A new query reads all of it once, and compaction leaves the newest segment alone: segments are small too.
+    """
     if options.decisions in cluster.topics([options.decisions]):
         return
     from tidelog.rpc.topics import create_topic
 
     try:
-        create_topic(cluster, options.decisions, 1, {"cleanup.policy": "compact"})
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(DECISIONS_SEGMENT_BYTES)}
+        create_topic(cluster, options.decisions, 1, configs)
     except KafkaError as error:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise

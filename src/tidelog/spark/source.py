@@ -43,14 +43,14 @@ class TidelogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         options = read_sink_options(self._given(), streaming=False)
-        check_columns(schema, options)
+        check_columns(schema, options, overwrite=overwrite)
         if options.delivery == "at-least-once":
             logger.warning("writing at least once: set the option jobId to have a repeated job write nothing twice")
         return TopicWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
         options = read_sink_options(self._given(), streaming=True)
-        check_columns(schema, options)
+        check_columns(schema, options, overwrite=overwrite)
         return TopicStreamWriter(options)
 
     def _check(self, schema: StructType) -> None:
