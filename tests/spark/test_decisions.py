@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import commit_offsets
-from tidelog.rpc.transactions import end_transaction
+from tidelog.rpc.transactions import describe, end_transaction
 from tidelog.spark import decisions as module
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
 from tidelog.spark.producers import Attempt, Owner, Producers, owner_of, task_id
@@ -328,6 +330,8 @@ STEPS = (
 )
 
 
+EPOCH_LAST = 32_766  # that a producer gets
+
 TASKS = 4  # steps of the tasks, which ask how far the sink is before and after they write
 
 
@@ -351,6 +355,53 @@ def test_a_driver_killed_between_any_two_steps_repeats_the_batch(
     query.commit(1, query.task(1, b"a", b"b", run="third"))  # Spark repeats what it doesn't know to be done
     query.commit(2, query.task(2, b"c", run="third"))
     assert (query.seen(), query.open()) == ([b"a", b"b", b"c", b"zero"], [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", range(TASKS, 16))
+def test_the_broker_is_killed_between_any_two_steps(
+    broker: Broker, query: Query, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    query.commit(0, query.task(0, b"zero"))
+    steps = count()
+
+    def broken(real: Any, *args: Any, **named: Any) -> Any:
+        if next(steps) == call:
+            broker.kill()
+            broker.start()
+        return real(*args, **named)
+
+    for step in STEPS:
+        monkeypatch.setattr(module, step, partial(broken, getattr(module, step)))
+    first, second = (query.task(1, value, run="second", worker=Producers()) for value in (b"a", b"b"))
+    query.commit(1, first, second)
+    assert next(steps) > call, "there are fewer steps than that"
+    query.commit(2, query.task(2, b"c", run="second"))
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"c", b"zero"], [])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_an_id_whose_epochs_are_used_up_goes_on(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.commit(0, query.task(0, b"0"))
+    [name] = query.ids()
+    with Cluster(query.bootstrap) as cluster:
+        described = describe(cluster, name)
+        assert described is not None
+        producer = described.producer
+        while producer.epoch < EPOCH_LAST - 3:
+            producer = end_transaction(cluster, producer, commit=False)
+    known, producers = producer.id, set[int]()
+    for batch in range(1, 8):
+        written = query.task(batch, b"%d" % batch)
+        producers.update(each.id for each in own(written))
+        with monkeypatch.context() as patch:  # each batch is decided by one driver, and ended by another
+            patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 1))
+            with pytest.raises(Killed):
+                query.commit(batch, written)
+        query.commit(batch, query.task(batch, b"%d" % batch))
+    assert (query.ids(), len(producers), known in producers) == ([name], 2, True)
+    assert (query.seen(), query.open()) == ([b"%d" % batch for batch in range(8)], [])
 
 
 def test_ending_again_what_was_committed_is_harmless(query: Query) -> None:

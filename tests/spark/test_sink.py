@@ -7,6 +7,7 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, read
+from tidelog.client.transactions import Transactions
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -52,6 +53,24 @@ def test_a_batch_under_a_job_id_is_written_once(spark: Any, broker: Broker) -> N
         writing = rows.write.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap)
         writing.option("jobId", "nightly-1").mode("append").save()
     assert committed(broker, "jobs") == sorted(b"%d" % number for number in range(50))
+
+
+def test_a_job_that_fails_shows_nothing_and_leaves_nothing_open(spark: Any, broker: Broker) -> None:
+    Admin(broker.bootstrap).create_topic("failing", 2)
+    good = "if(id < 90, cast(id as string), raise_error('row 90 is bad')) as value"
+    for repeated in (False, True):
+        rows = spark.range(0, 100, 1, 4).selectExpr("cast(id as string) as value" if repeated else good)
+        writing = rows.write.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap)
+        writing = writing.option("topic", "failing").option("jobId", "failing").mode("append")
+        if repeated:
+            writing.save()
+        else:
+            with pytest.raises(Exception, match="row 90 is bad"):
+                writing.save()
+            with Transactions(broker.bootstrap) as transactions:
+                left = [each.name for each in transactions.all(["Ongoing"]) if "-job-failing-" in each.name]
+            assert (committed(broker, "failing"), left) == ([], [])
+    assert committed(broker, "failing") == sorted(b"%d" % number for number in range(100))
 
 
 @pytest.mark.parametrize(
