@@ -1,6 +1,7 @@
 """Options of the data source: Kafka's names, and errors that say what to write."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,18 @@ def test_which_starts_are_elsewhere_when_they_are_asked_for_again() -> None:
 def test_what_is_wrong_is_said_with_what_to_write(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         batch(**given)
+
+
+def test_a_store_of_javas_is_said_to_be_none_that_is_read(tmp_path: Path) -> None:
+    store = tmp_path / "truststore.jks"
+    given = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": str(store)}
+    with pytest.raises(OptionError, match=r"no certificates can be read there: .*No such file"):
+        batch(**given)
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    with pytest.raises(OptionError, match=r"a JKS or PKCS12 store is converted with keytool"):
+        batch(**given)
+    with pytest.raises(OptionError, match=r"ssl.truststore.type=JKS: only PEM files can be read"):
+        batch(**given, **{"kafka.ssl.truststore.type": "JKS"})
 
 
 def test_a_stream_has_no_end() -> None:

@@ -186,6 +186,26 @@ def test_a_topic_that_is_made_again_while_it_is_read_is_not_read_on(
     assert max(rest) < 5  # what the next fetch had brought by then may come
 
 
+def test_what_retention_takes_in_the_middle_of_a_range_is_a_loss(
+    broker: Broker, topic: str, table: Callable[..., TopicReader]
+) -> None:
+    def overtaken(last: int, **options: str) -> list[int]:
+        """The numbers that are read where all before `last` goes after the first."""
+        reader = table(**{"kafka.max.partition.fetch.bytes": "1", **options})
+        [task] = reader.partitions()
+        reading = (int(made.column("value")[0].as_py()) for made in reader.read(task))
+        found = [next(reading)]
+        delete_before(broker, topic, last)
+        return found + list(reading)
+
+    send(broker, topic, 0, 30)
+    found = overtaken(10, failOnDataLoss="false")
+    assert [number for number in found if number >= 10] == list(range(10, 30))
+    assert len(found) < 25  # the fetch that was under way may have brought another
+    with pytest.raises(DataLost, match=f"the offsets .* to 19 of {topic}-0 are gone: it begins at 20"):
+        overtaken(20)
+
+
 def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     broker: Broker, topic: str, table: Callable[..., TopicReader]
 ) -> None:

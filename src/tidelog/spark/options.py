@@ -144,8 +144,14 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     group = kafka.get("group.id") or options.get("groupidprefix")
     try:
         rpc = Options.from_kafka({"client.id": "tidelog-spark", **kafka})
+        rpc.tls_context()
     except ValueError as error:
         raise OptionError(f"option kafka.{error}") from None
+    except OSError as error:
+        raise OptionError(
+            f"options kafka.ssl.*: no certificates can be read there: {error}. PEM files are what is read; a JKS or "
+            "PKCS12 store is converted with keytool and openssl"
+        ) from None
     return SourceOptions(
         bootstrap=bootstrap,
         rpc=rpc,
