@@ -23,12 +23,34 @@ from tidelog.testing import Broker
 
 SETTINGS = {"transaction.two.phase.commit.enable": True}
 WIDTH = 60
+FILLS = dict(zip(COLOURS, "█▓▒░", strict=True))
+"""Products are told apart without colours, too, of which a terminal may have eight or none."""
+NEXT = """
+[bold]What next[/]
+  docs/pipelines/README.md explains the file that you saw; pipelines/ holds eight to copy.
+  A broker that stays, and lets pipelines write exactly once:
+    .venv/bin/tidelog serve --set transaction.two.phase.commit.enable=true
+  Then, in another terminal, with names of your own in the file:
+    .venv/bin/tidelog pipeline check pipelines/lake-append.toml
+    .venv/bin/tidelog pipeline run pipelines/lake-append.toml
+"""
 console = Console(highlight=False)
 
 
 def main() -> int:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        console.print(f"{folder} is not empty: name another folder, or remove what is in it", soft_wrap=True)
+        return 1
+    try:
+        return demonstrate(folder)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. What it left: rm -r {folder}", soft_wrap=True)
+        return 130
+
+
+def demonstrate(folder: Path) -> int:
     file = folder / "shop.toml"
     shutil.copy(Path(__file__).with_name("demo-shop.toml"), file)
     with Broker(SETTINGS) as broker:
@@ -42,10 +64,8 @@ def main() -> int:
         console.rule("2. The pipeline: one file")
         console.print(file.read_text(), style="dim", markup=False, soft_wrap=True)
         began = time.monotonic()
-        command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(file), "--once"]
-        done = subprocess.run([*command, "-b", broker.bootstrap], check=False)
-        if done.returncode:
-            return done.returncode
+        if code := run(file, broker.bootstrap):
+            return code
         console.print(f"It took {time.monotonic() - began:.0f} s, much of it to start Spark.")
         minutes = newest(broker.bootstrap)
         letters = unreadable(broker.bootstrap)
@@ -54,10 +74,24 @@ def main() -> int:
     show(minutes, products, letters)
     result = folder / "shop.html"
     result.write_text(page(minutes, products, letters))
+    right = same(sent, products, letters)
     console.print(f"\nThe same as a page: {result}\nThe lake:           {folder / 'lake' / 'sales'}", soft_wrap=True)
+    console.print(f"To remove both:     rm -r {folder}", soft_wrap=True)
+    console.print(NEXT, end="", soft_wrap=True)
     if sys.stdout.isatty() and has_screen():
         webbrowser.open(result.as_uri())
-    return 0 if same(sent, products, letters) else 1
+    return 0 if right else 1
+
+
+def run(file: Path, bootstrap: str) -> int:
+    """`tidelog pipeline run`, as a person would; Ctrl-C stops it, and then us."""
+    command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(file), "--once", "-b", bootstrap]
+    with subprocess.Popen(command) as running:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:
+            running.wait()
+            raise
 
 
 def has_screen() -> bool:
@@ -104,11 +138,12 @@ def show(minutes: list[dict[str, Any]], products: list[dict[str, Any]], letters:
     worth = {(row["minute"], row["product"]): row["worth"] for row in minutes}
     most = max(sum(worth.get((at, product), 0) for product in COLOURS) for at in starts)
     console.print("[bold]Value of orders in each minute[/], read from the topic orders-by-minute")
-    console.print(Text.assemble("UTC    ", *((f"██ {product}  ", colour) for product, colour in COLOURS.items())))
+    legend = ((f"{2 * FILLS[product]} {product}  ", colour) for product, colour in COLOURS.items())
+    console.print(Text.assemble("UTC    ", *legend))
     for at in starts:
         line = Text(f"{at[11:16]}  ")
         for product, colour in COLOURS.items():
-            line.append("█" * round(WIDTH * worth.get((at, product), 0) / most), colour)
+            line.append(FILLS[product] * round(WIDTH * worth.get((at, product), 0) / most), colour)
         console.print(line.append(f" {sum(worth.get((at, product), 0) for product in COLOURS):,.0f} €"))
     table = Table(title="Products: paid and refunded from the lake", title_justify="left", title_style="bold")
     table.add_column("Product")
@@ -123,7 +158,7 @@ def show(minutes: list[dict[str, Any]], products: list[dict[str, Any]], letters:
     console.print(table)
     console.print(f"\n[bold]{len(letters)} records that nobody could read[/], kept in the topic shop-dead")
     for each in letters:
-        console.print(f"  {each['place']}: {each['value']}", style="dim", markup=False)
+        console.print(f"  {each['place']}: {each['value']}  ({each['reason']})", style="dim", markup=False)
 
 
 def same(sent: Sent, products: list[dict[str, Any]], letters: list[dict[str, str]]) -> bool:

@@ -96,3 +96,9 @@ def test_what_comes_out_of_the_demo_is_what_went_in(tmp_path: Path) -> None:
     assert read.open == []
     assert len([height for height in read.bars if height]) >= 30 * 3
     assert "3 records that nobody could read" in read.texts
+    for text in ("██ oysters  ▓▓ charts  ▒▒ rope  ░░ kelp", "What next", f"rm -r {tmp_path}", "(not JSON)"):
+        assert text in done.stdout, text
+    again = subprocess.run(
+        [sys.executable, str(SCRIPTS / "demo_spark.py"), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, "is not empty: name another folder" in again.stdout) == (1, True)

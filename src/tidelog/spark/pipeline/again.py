@@ -1,9 +1,6 @@
 """Records once more: tables, or stretches of a topic, into a topic. At least once: a cut leaves what was sent."""
 
-import base64
-import datetime as dt
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 from tidelog.client import ClientError, Producer, read
 from tidelog.client.start import Start
 from tidelog.rpc import Cluster, Options, list_offsets
+from tidelog.spark.pipeline.json_rows import json_of, key_of
 
 TELL_S = 1.0
 Tell = Callable[[int], None]
@@ -77,10 +75,13 @@ def replay_table(bootstrap: str, path: Path, to: str, key: str | None, tell: Tel
     if key is not None and key not in names:
         raise ClientError(f"{path} has no column {key}", f"it has {', '.join(names)}")
     told = _Told(tell)
+    columns = [(json.dumps(name, ensure_ascii=False), name, json_of(table.schema.field(name).type)) for name in names]
+    key_text = None if key is None else key_of(table.schema.field(key).type)
     with _producer(bootstrap) as producer:
         for row in _rows(table, names):
-            chosen = None if key is None or row[key] is None else str(_plain(row[key])).encode()
-            producer.send(to, json.dumps(_plain(row)).encode(), key=chosen)
+            chosen = None if key_text is None or key is None or row[key] is None else key_text(row[key])
+            value = "{" + ",".join(f"{quoted}:{text(row[name])}" for quoted, name, text in columns) + "}"
+            producer.send(to, value.encode(), key=chosen.encode() if isinstance(chosen, str) else chosen)
             told.one_more()
     return told.count
 
@@ -112,18 +113,3 @@ def _rows(table: Any, names: list[str]) -> Iterator[dict[str, Any]]:
         for row in batch.to_pylist():
             if not row.pop("_tombstone", False):
                 yield row
-
-
-def _plain(value: Any) -> Any:
-    """A value as Spark's to_json has it."""
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dt.datetime | dt.date):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

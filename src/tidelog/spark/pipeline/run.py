@@ -10,7 +10,7 @@ from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of
-from tidelog.spark.pipeline.session import LOG, NoSpark, ended, session
+from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
 from tidelog.spark.pipeline.sinks import bad_rows, start_bad_rows, start_stream, write_bad_rows, write_batch
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.spark.progress import write_file
@@ -47,6 +47,7 @@ def run_at(
     with pipeline.hold_state():
         _take_state(pipeline, start)
         with Board(pipeline, tell, stop) as board, stop.on_signals(tell):
+            tell(f"{pipeline.name}: starting Spark at {master or DEFAULT_MASTER}")
             spark = session(pipeline, master, tell=tell)
             stop.gently = True
             try:

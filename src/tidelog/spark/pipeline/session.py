@@ -29,6 +29,7 @@ __all__ = ["NoSpark", "ended", "is_local", "is_remote", "session"]
 
 REACH_S = 10.0
 CONNECT_PORT = 15002
+DEFAULT_MASTER = "local[*]"
 CONNECT_NEEDS = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos"}
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 SQL = {
@@ -73,7 +74,7 @@ def session(
         _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
     told: dict[str, str] = pipeline.told.get("spark", {})
     settings = {**_logging(pipeline, log), **told}
-    spark = _started(pipeline, _patient(master or "local[*]"), settings, Overheard(tell))
+    spark = _started(pipeline, _patient(master or DEFAULT_MASTER), settings, Overheard(tell))
     try:
         cores = os.cpu_count() or 1
         if not is_local(master):

@@ -1,0 +1,65 @@
+"""A table that is replayed comes to a topic in the words of Spark's own sink."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import JVM_TIMEOUT_S
+from tidelog.client import Admin, read
+from tidelog.spark.pipeline.again import replay_table
+from tidelog.testing import Broker
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
+
+ROW = """select 1 as id, timestamp'2026-01-31 12:00:00.123' as at, timestamp'2026-01-31 12:00:00' as whole,
+    timestamp_ntz'2026-01-31 12:00:00.5' as here, date'2026-01-31' as day, 1.20BD as price,
+    cast(1e22 as decimal(38, 2)) as much, cast('ab' as binary) as raw, double('nan') as nan, double('-inf') as low,
+    double(1e20) as large, double(1e-5) as small, double(12345678.9) as middle, double(-0.05) as less,
+    double(0) as zero, float(0.1) as short, tinyint(-3) as tiny, true as yes, 123456789012345678L as long, 'ä€"' as text,
+    map('k', timestamp'2026-01-31 12:00:00') as days,
+    named_struct('a', date'2026-01-31', 'n', cast(null as int)) as both,
+    array(1.10BD, null) as prices, cast(null as string) as none"""
+KEYS = ("id", "at", "whole", "here", "day", "price", "raw", "low", "large", "small", "middle", "short", "yes", "text")
+
+
+@pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS"])
+def test_a_row_and_its_key_are_what_the_sink_would_write(
+    spark: Any, broker: Broker, tmp_path: Path, times: str
+) -> None:
+    from pyspark.sql import functions as F
+
+    table = tmp_path / "table"
+    spark.conf.set("spark.sql.parquet.outputTimestampType", times)
+    try:
+        spark.sql(ROW).write.parquet(str(table))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    rows = spark.read.parquet(str(table))
+    whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+    [expected] = rows.select(whole.alias("row"), *(F.col(name).cast("string").alias(name) for name in KEYS)).collect()
+    topic = f"replayed-{times.lower()}"
+    Admin(broker.bootstrap).create_topic(topic, 1)
+    for key in KEYS:
+        assert replay_table(broker.bootstrap, table, topic, key, print) == 1
+    found = list(read(broker.bootstrap, topic, stop_at_end=True))
+    assert {message.value for message in found} == {expected["row"].encode()}
+    assert [(message.key or b"").decode() for message in found] == [expected[name] for name in KEYS]
+
+
+def test_microseconds_are_kept_and_nothing_has_no_key(broker: Broker, tmp_path: Path) -> None:
+    import datetime as dt
+
+    import pyarrow
+    import pyarrow.parquet
+
+    arrow: Any = pyarrow
+    moment = dt.datetime(2026, 1, 31, 12, 0, 0, 123456, dt.UTC)
+    rows = arrow.table({"id": arrow.array([None], arrow.int64()), "at": [moment]})
+    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
+    Admin(broker.bootstrap).create_topic("replayed-times", 1)
+    assert replay_table(broker.bootstrap, tmp_path / "rows.parquet", "replayed-times", "id", print) == 1
+    [found] = read(broker.bootstrap, "replayed-times", stop_at_end=True)
+    assert json.loads(found.value or b"") == {"id": None, "at": "2026-01-31T12:00:00.123456Z"}
+    assert found.key is None
