@@ -17,8 +17,8 @@ ROW = """select 1 as id, timestamp'2026-01-31 12:00:00.123' as at, timestamp'202
     timestamp_ntz'2026-01-31 12:00:00.5' as here, date'2026-01-31' as day, 1.20BD as price,
     cast(1e22 as decimal(38, 2)) as much, cast('ab' as binary) as raw, double('nan') as nan, double('-inf') as low,
     double(1e20) as large, double(1e-5) as small, double(12345678.9) as middle, double(-0.05) as less,
-    double(0) as zero, float(0.1) as short, tinyint(-3) as tiny, true as yes, 123456789012345678L as long, 'ä€"' as text,
-    map('k', timestamp'2026-01-31 12:00:00') as days,
+    double(0) as zero, float(0.1) as short, tinyint(-3) as tiny, true as yes, 123456789012345678L as long,
+    'ä€"' as text, map('k', timestamp'2026-01-31 12:00:00') as days,
     named_struct('a', date'2026-01-31', 'n', cast(null as int)) as both,
     array(1.10BD, null) as prices, cast(null as string) as none"""
 KEYS = ("id", "at", "whole", "here", "day", "price", "raw", "low", "large", "small", "middle", "short", "yes", "text")
