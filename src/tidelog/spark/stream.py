@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,9 +28,17 @@ from tidelog.wire.errors import KafkaError
 logger = logging.getLogger("tidelog.spark")
 
 Json = dict[str, dict[str, int]]
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 BEHIND_PAUSE_S = 0.5
 MONITORING_PATIENCE_S = 5.0
 """How long the offsets that are for people to look at may hold up a query."""
+
+
+def _log_to_stderr() -> None:
+    """Spark runs this in a process of its own, where nobody set up logging: TIDELOG_LOG_LEVEL=info shows each batch."""
+    level = logging.getLevelNamesMapping().get(os.environ.get("TIDELOG_LOG_LEVEL", "").upper())
+    if level is not None:
+        logging.basicConfig(stream=sys.stderr, level=level, format=LOG_FORMAT)
 
 
 class _Driver(NamedTuple):
@@ -243,6 +253,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _open(self) -> _Driver:
         if self._driver is None:
+            _log_to_stderr()
             options = self._options
             hasty = replace(
                 options.rpc,
