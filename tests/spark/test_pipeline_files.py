@@ -241,3 +241,22 @@ def test_lines_are_found_through_strings_and_arrays() -> None:
     dotted = lines_of("# it's \"\"\"\nname = 'p'\nsource.orders.topics = ['a']\nsource.orders.decod = 'json'\n")
     assert line_of(dotted, ("source", "orders", "decod")) == 4
     assert line_of(dotted, ("source", "orders")) == 3
+
+
+FAILURE = """[STREAM_FAILED] Query [id = 1] terminated with exception: [CAST_INVALID_INPUT] The value 'x' of the type \
+"STRING" cannot be cast to "INT" because it is malformed. Use `try_cast`. SQLSTATE: 22018
+== SQL (line 2, position 3) ==
+  cast(name as int)
+  ^^^^^^^^^^^^^^^^^
+ SQLSTATE: XXKST"""
+
+
+def test_a_row_that_a_step_fails_on_is_told_at_the_line_of_its_sql(tmp_path: Path) -> None:
+    from tidelog.spark.pipeline.pointing import failed_on_a_row
+
+    file = tmp_path / "p.toml"
+    file.write_text(GOOD.replace("select *\nfrom", "select id,\n  cast(name as int) as n\nfrom"))
+    told = str(failed_on_a_row(load(file), RuntimeError(FAILURE)))
+    assert told.startswith(f"{file}:13: step big can't go on with a row: [CAST_INVALID_INPUT] The value 'x'")
+    assert "Mend the step and run it again" in told
+    assert failed_on_a_row(load(file), RuntimeError("the topic vanished")) is None

@@ -10,11 +10,13 @@ from tidelog.spark.pipeline.places import Path
 from tidelog.spark.pipeline.pointing import pointing, pointing_at_sql
 from tidelog.spark.pipeline.sources import read
 from tidelog.spark.pipeline.views import Views
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["Views", "build", "check_topics", "make_topics"]
 
 CHECK_PATIENCE_S = 10.0
 MAKE_PATIENCE_S = 60.0
+LETTER_BYTES_MAX = 16 * 1024 * 1024
 
 
 def check_topics(pipeline: Pipeline) -> None:
@@ -43,19 +45,25 @@ def check_topics(pipeline: Pipeline) -> None:
 
 
 def make_topics(pipeline: Pipeline) -> None:
-    """The topics that sinks may make."""
+    """The topics that sinks may make, and that of bad rows: a letter is larger than the record in it."""
     from tidelog.rpc.topics import create_topic
 
-    sinks = [sink for _, sink in pipeline.sinks] + [pipeline.told.get("bad_rows", {})]
+    made: list[tuple[dict[str, Any], dict[str, str]]] = [(sink, {}) for _, sink in pipeline.sinks]
+    made.append((pipeline.told.get("bad_rows", {}), {"max.message.bytes": str(LETTER_BYTES_MAX)}))
     with pipeline.reach(MAKE_PATIENCE_S) as cluster:
         there = cluster.topics()
-        for sink in sinks:
+        for sink, configs in made:
             if "topic" in sink and sink["topic"] not in there:
-                create_topic(cluster, sink["topic"], sink["partitions"])
+                try:
+                    create_topic(cluster, sink["topic"], sink["partitions"], configs)
+                except KafkaError as error:
+                    if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # made by another meanwhile, or by another sink
+                        raise
 
 
 def build(spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None) -> dict[str, Any]:
     """All tables by name. Those that were decoded also stand under `name!` with their bad rows."""
+    pipeline.check_state()
     views = views or Views(spark)
     try:
         tables = _tables(spark, pipeline, start, views)

@@ -5,6 +5,7 @@ takes the place of its first try, and a pipeline that begins anew touches nothin
 are moved in, a note says into which folders, so that a repetition finds them without looking through the whole lake.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -48,10 +49,17 @@ class Writer:
 
 @contextmanager
 def alone(path: Path) -> Generator[None]:
-    """Nobody else changes the table meanwhile: of two that write one bucket anew, one would lose its rows."""
+    """Nobody else changes the table meanwhile: of two that write one bucket anew, one would lose its rows.
+
+    A mounted file system may have no locks: there it is up to who runs the pipelines.
+    """
     (path / STAGING).mkdir(parents=True, exist_ok=True)
     with (path / STAGING / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
         yield
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
+from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.decode import DecodeError
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.places import Path
@@ -20,6 +21,9 @@ ADVICE = {
     "Schema must be specified": "give the source a schema",
 }
 """What to do about some things that Spark says."""
+_SPOT = re.compile(r"== SQL(?: of [^\n]+)? \(line (\d+), position \d+\) ==\n([^\n]*)")
+_ROWS_REASON = re.compile(r"\[(?!STREAM_FAILED)[A-Z_]+(?:\.[A-Z_]+)*\] [^\n]*?(?= SQLSTATE)")
+_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 _PLACE = re.compile(r"line (\d+)")
 _NO_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `(\w+)`")
 
@@ -57,16 +61,40 @@ def pointing_at_sql(pipeline: Pipeline, index: int) -> Generator[None]:
         raise pipeline.problem(path, short(error)) from None
 
 
+def failed_on_a_row(pipeline: Pipeline, failure: BaseException) -> PipelineError | None:
+    """A query's end at the line of the step whose SQL a row can't be put through, where that is what ended it."""
+    text = str(failure)
+    spot, reason = _SPOT.search(text), _ROWS_REASON.search(text)
+    if spot is None or reason is None:
+        return None
+    line = int(spot[1])
+    for index, step in enumerate(pipeline.steps):
+        lines = step["sql"].split("\n")
+        if line <= len(lines) and spot[2].strip() in lines[line - 1]:
+            return pipeline.problem(
+                ("step", index, "sql"),
+                f"step {step['name']} can't go on with a row: {reason[0]} Mend the step and run it again: it goes on "
+                "with the same rows, none is lost",
+                _first(pipeline, index) + line - 1,
+            )
+    return None
+
+
 def _below(pipeline: Pipeline, index: int, error: AnalysisException) -> int:
     """How many lines below its key the part of a step's SQL stands that an error is about."""
     sql: str = pipeline.steps[index]["sql"]
-    opening = pipeline.file.read_text().splitlines()[pipeline.lines["step", index, "sql"] - 1]
-    first = 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in sql else 0
+    first = _first(pipeline, index)
     contexts: Any = error.getQueryContext()
     if contexts:
         return first + sql[: contexts[0].startIndex()].count("\n")
     found = _PLACE.search(str(error))
     return first + (int(found[1]) - 1 if found else 0)
+
+
+def _first(pipeline: Pipeline, index: int) -> int:
+    """How many lines below its key the first line of a step's SQL stands."""
+    opening = pipeline.file.read_text().splitlines()[pipeline.lines["step", index, "sql"] - 1]
+    return 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in pipeline.steps[index]["sql"] else 0
 
 
 def short(error: BaseException) -> str:
@@ -77,5 +105,5 @@ def short(error: BaseException) -> str:
     own = [line for line in lines if line.startswith("tidelog.") and ": " in line]
     if own:
         return own[-1].partition(": ")[2]
-    what = lines[0].split(" SQLSTATE")[0]
+    what = _CLASS.sub("", lines[0].split(" SQLSTATE")[0])
     return next((f"{what.rstrip('.')}: {advice}" for sign, advice in ADVICE.items() if sign in what), what)

@@ -8,6 +8,7 @@ from typing import Any
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.pointing import failed_on_a_row
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
@@ -147,7 +148,9 @@ def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop) -> bo
         active = any(query.isActive for query in running.by_name.values())
         board.look(running.by_name, "failed" if failed else "running" if active else "done")
         if failed and not stop:
-            raise RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(running.by_name[failed[0]].exception())}")
+            failure = running.by_name[failed[0]].exception()
+            told = RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(failure)}")
+            raise failed_on_a_row(pipeline, failure) or told
         if not active:
             return True
         stop.wait(WATCH_S)

@@ -63,6 +63,7 @@ def session(
     What Spark's own log says goes to `spark.log` in the pipeline's state, and nowhere without `log`. `tell` is told
     what its processes say besides.
     """
+    _quiet_errors()
     if is_remote(master):
         return _connected(pipeline, str(master))
     ready_java()
@@ -114,6 +115,14 @@ def _check_home() -> None:
             f"SPARK_HOME is {home}, which {there}, and PySpark here is {pyspark.__version__}: unset SPARK_HOME, or "
             "install the PySpark of that version"
         )
+
+
+def _quiet_errors() -> None:
+    """Spark's Python writes every error of SQL over the terminal, as a line of JSON; we say it in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _logging(pipeline: Pipeline, log: bool) -> dict[str, str]:

@@ -56,16 +56,20 @@ def _other(reading: Any, pipeline: Pipeline, source: dict[str, Any]) -> Any:
 
 
 def _schema(spark: Any, pipeline: Pipeline, name: str, source: dict[str, Any], base: dict[str, str]) -> str:
-    """The schema as given; inferred once where it is to be, and kept: another one would change the checkpoint."""
+    """The schema as given; inferred once where it is to be, and kept: another one would change the checkpoint.
+
+    It is kept by a run, whose state the folder is, and not by a check before the first one.
+    """
     schema = source.get("schema", "")
     if schema != "infer":
         return schema
     kept = pipeline.state / f"schema-{name}.txt"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        found = inferred(spark.read.format("tidelog").options(**base).load(), source)
+    if kept.exists():
+        return kept.read_text()
+    found = inferred(spark.read.format("tidelog").options(**base).load(), source)
+    if pipeline.check_state() is not None:
         write_file(kept, found, durable=True)
-    return kept.read_text()
+    return found
 
 
 def _starting(pipeline: Pipeline, name: str, text: str) -> dict[str, str]:
