@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     finally:
         bench.end()
         shutil.rmtree(work, ignore_errors=True)
-    other_work = others.share()
+    other_work = others.share(spark.lost_s(bench))
     print_tables(console, results)
     console.print(
         f"The disk: 1 KB appended and fdatasync, p50 {sync_p50:.0f} us, p99 {sync_p99:.0f} us.", highlight=False

@@ -39,10 +39,13 @@ class OtherWork:
         self._busy_s = _busy_s()
         self._own_s = _own_s()
 
-    def share(self) -> float:
-        """The part of all cores' time that went neither to the benchmark nor to its brokers, which must have ended."""
+    def share(self, lost_s: float = 0.0) -> float:
+        """The part of all cores' time that went neither to the benchmark nor to its brokers, which must have ended.
+
+        `lost_s` are seconds of processes of ours that nobody waited for.
+        """
         seconds = (time.monotonic() - self._began) * len(os.sched_getaffinity(0))
-        return max(0.0, (_busy_s() - self._busy_s) - (_own_s() - self._own_s)) / seconds
+        return max(0.0, (_busy_s() - self._busy_s) - (_own_s() - self._own_s) - lost_s) / seconds
 
 
 def _busy_s() -> float:

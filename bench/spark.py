@@ -72,7 +72,9 @@ def write(bench: Bench, name: str, *, plain: bool = False) -> Metrics:
     stage = _stage(bench, plain=plain)
     rows = bench.count(WRITTEN_ROWS // (PLAIN_SHARE if plain else 1))
     with stage.broker.topic(PARTITIONS) as topic:
-        return stage.measure("write", rows, form=FORMATS[name], topic=topic.name, value_bytes=100)
+        metrics = stage.measure("write", rows, form=FORMATS[name], topic=topic.name, value_bytes=100)
+        stage.ask("count", topic=topic.name, rows=rows)
+        return metrics
 
 
 def latency(bench: Bench, name: str) -> Metrics:
@@ -102,7 +104,15 @@ def audited(bench: Bench, name: str) -> Metrics:
     """pipelines/audit.toml as it stands, run by `tidelog pipeline run` in its own process."""
     stage = _stage(bench)
     stage.end_player()  # a second JVM wants its memory
-    return audit(stage.broker, bench.count(50_000_000), bench.work)
+    metrics, lost_s = audit(stage.broker, bench.count(50_000_000), bench.work)
+    stage.lost_s += lost_s
+    return metrics
+
+
+def lost_s(bench: Bench) -> float:
+    """CPU of Spark's processes in this run that would look like other people's."""
+    found = bench.kept.get("spark")
+    return found.lost_s if isinstance(found, Stage) else 0.0
 
 
 def _stage(bench: Bench, *, plain: bool = False) -> Stage:

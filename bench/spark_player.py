@@ -64,7 +64,32 @@ def read_batch(spark: Any, form: str, bootstrap: str, topic: str, rows: int) -> 
     table = spark.read.format(form).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
     began = time.monotonic()
     table.write.format("noop").mode("overwrite").save()
-    return {"seconds": time.monotonic() - began}
+    seconds = time.monotonic() - began
+    read = _rows_read(spark)
+    assert read == rows, f"{form} read {read} rows of {rows}"
+    return {"seconds": seconds}
+
+
+def _rows_read(spark: Any) -> int:
+    """Rows that came out of the last query's source, as Spark itself counted them."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    last = store.executionsList().last()
+    values = store.executionMetrics(last.executionId())
+    rows = 0
+    for each in spark.sparkContext._jvm.scala.jdk.javaapi.CollectionConverters.asJava(last.metrics()):
+        value = values.get(each.accumulatorId())
+        if each.name() == "number of output rows" and value.isDefined():
+            rows = max(rows, int(value.get().replace(",", "")))
+    return rows
+
+
+def count(spark: Any, bootstrap: str, topic: str, rows: int) -> Answer:
+    """That a topic holds what was written to it, no more and no less."""
+    table = spark.read.format("tidelog").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    found = table.option("kafka.isolation.level", "read_committed").load().count()
+    assert found == rows, f"{topic} holds {found} rows, {rows} were written"
+    return {"seconds": 0.0}
 
 
 def read_now(spark: Any, form: str, bootstrap: str, topic: str, rows: int) -> Answer:
@@ -162,6 +187,7 @@ ACTIONS: dict[str, Callable[..., Answer]] = {
     "read-batch": read_batch,
     "read-now": read_now,
     "write": write,
+    "count": count,
     "latency": latency,
 }
 

@@ -15,6 +15,7 @@ from bench.brokers import Broker
 from bench.case import Metrics
 from bench.process import cpu_s, descendants
 from bench.programs import BenchError
+from bench.spark_meter import Meter
 
 CONNECTOR = "connector"
 ANSWER_TIMEOUT_S = 600.0
@@ -36,15 +37,21 @@ class Stage:
     work: Path
     topics: set[str] = field(default_factory=set[str])
     """Those that are filled."""
+    lost_s: float = 0.0
+    """CPU of Spark's processes that Linux tells nobody of ours."""
     _player: subprocess.Popen[str] | None = None
+    _meter: Meter | None = None
     _plain: bool = False
 
     def measure(self, do: str, rows: int, **asked: Any) -> Metrics:
         """Rows a second, and what they cost: CPU of JVM, Python workers and broker together."""
-        player = self._playing()
-        before = cpu_s(player.pid) + cpu_s(self.broker.pid)
-        told = self.ask(do, rows=rows, **asked)
-        spent = cpu_s(player.pid) + cpu_s(self.broker.pid) - before
+        self._playing()
+        meter = self._meter
+        assert meter is not None, "it is made with the player"
+        before = meter.look() + cpu_s(self.broker.pid)
+        with meter.watching():
+            told = self.ask(do, rows=rows, **asked)
+        spent = meter.look() + cpu_s(self.broker.pid) - before
         return {"rows_per_s": rows / told["seconds"], "cpu_s_per_million": spent / (rows / 1e6)}
 
     def ask(self, do: str, **asked: Any) -> dict[str, float]:
@@ -103,6 +110,9 @@ class Stage:
         if player is None:
             return
         assert player.stdin is not None, "it was started with pipes"
+        meter, self._meter = self._meter, None
+        if meter is not None:
+            meter.look()
         with suppress(BrokenPipeError):
             player.stdin.close()
         try:
@@ -110,6 +120,8 @@ class Stage:
         except subprocess.TimeoutExpired:
             player.kill()
             player.wait()
+        if meter is not None:
+            self.lost_s += meter.lost_s()
 
     def end(self) -> None:
         self.end_player()
@@ -130,6 +142,7 @@ class Stage:
                     env=environment,
                     text=True,
                 )
+            self._meter = Meter(self._player.pid)
             self._answer("its start")
         return self._player
 

@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer as TransactionalProducer
 
 from tidelog.cli.app import app
-from tidelog.client import Admin, Producer, read
+from tidelog.client import Admin, ClientError, Producer, read
 from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.redrive import _Sending
 from tidelog.testing import Broker
 
 READY = Path(__file__).parents[2] / "pipelines"
@@ -180,6 +181,20 @@ def test_a_redrive_that_was_killed_is_taken_up_without_sending_twice(broker: Bro
     assert (result.exit_code, "there is no topic port" in result.output, "--to" in result.output) == (1, True, True)
     result = tidelog("redrive", "port-dead", "--to", "tides-dead", "-b", broker.bootstrap)
     assert "there is no topic tides-dead" in result.output
+
+
+def test_of_two_that_redrive_the_first_is_told_that_another_goes_on(broker: Broker) -> None:
+    for topic in ("bay", "bay-dead"):
+        Admin(broker.bootstrap).create_topic(topic, 1)
+    with Producer(broker.bootstrap) as producer:
+        producer.send("bay-dead", b"1", headers=[("tidelog.topic", b"bay")])
+    first = _Sending(broker.bootstrap, "bay-dead")
+    [letter] = read(broker.bootstrap, "bay-dead", stop_at_end=True)
+    assert tidelog("redrive", "bay-dead", "-b", broker.bootstrap).output == "Sent 1 to bay.\n"
+    for _ in range(2):
+        with pytest.raises(ClientError, match="another process began to redrive bay-dead meanwhile"):
+            first.send([(("bay", 0), letter)], ("bay-dead", 0))
+    assert len(list(read(broker.bootstrap, "bay", stop_at_end=True, isolation_level="read_committed"))) == 1
 
 
 def test_a_stretch_of_a_topic_is_replayed(broker: Broker) -> None:

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as LibraryError
 from confluent_kafka import Producer as KafkaProducer
 
 from tidelog.client import ClientError, read
@@ -21,6 +22,13 @@ ORIGIN_PARTITION = "tidelog.partition"
 LETTERS_MAX = 1000
 """Letters of one transaction."""
 PATIENCE_S = 30.0
+FENCED = (
+    LibraryError._FATAL,
+    LibraryError._FENCED,
+    LibraryError.INVALID_PRODUCER_EPOCH,
+    LibraryError.PRODUCER_FENCED,
+)
+"""How the library tells a producer that another has its name: after the first time only that it is over."""
 
 
 def redrive(bootstrap: str, dead: str, to: str | None, limit: int | None, *, dry_run: bool = False) -> dict[str, int]:
@@ -112,4 +120,9 @@ class _Sending:
         try:
             what()
         except KafkaException as error:
+            if error.args[0].code() in FENCED:
+                raise ClientError(
+                    f"another process began to {self._doing} meanwhile, and goes on where this one came to",
+                    "each letter is sent once all the same; let one do it at a time",
+                ) from None
             raise from_kafka(error, self._bootstrap, self._doing) from None
