@@ -196,7 +196,7 @@ class Decisions:
         logger.warning(said)
 
     def abort(self, batch: int, term: int | None, reported: Iterable[Producer]) -> None:
-        """End what this run has open of a batch that failed, unless it was decided after all.
+        """End what this run has open of a batch that failed: abort it, unless it was decided after all.
 
         A term begins, so that neither a commit that still goes on somewhere nor an attempt that is late counts on what
         is aborted here. Where that is so already, other drivers are left in peace.
@@ -206,7 +206,9 @@ class Decisions:
             decided = self._decided(self._standing())
         else:
             decided = self._as_driver(lambda _: self._begin_term(batch, term))
-        self._sweep(left, set(decided.transactions))
+        kept = set(decided.transactions)
+        commit_exactly(self._cluster, (each for each in left if each in kept))
+        self._sweep(left, kept)
 
     def _begin_term(self, batch: int, term: int | None) -> Decided:
         """The last decision, written again under the next term."""

@@ -12,7 +12,14 @@ from tidelog.spark.pipeline.pointing import failed_on_a_row
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
-from tidelog.spark.pipeline.sinks import bad_rows, start_bad_rows, start_stream, write_bad_rows, write_batch
+from tidelog.spark.pipeline.sinks import (
+    bad_rows,
+    end_streams,
+    start_bad_rows,
+    start_stream,
+    write_bad_rows,
+    write_batch,
+)
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.spark.progress import write_file
 
@@ -123,6 +130,7 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
         return _watch(pipeline, queries, board, stop)
     finally:
         queries.stop()
+        end_streams(pipeline, queries.by_name)
 
 
 def _warm(pipeline: Pipeline, spark: Any) -> None:

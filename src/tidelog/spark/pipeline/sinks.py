@@ -1,10 +1,13 @@
 """Tables to sinks: topics, Parquet folders, databases, the console, or another of Spark's formats."""
 
 import hashlib
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import functions as F
 
+from tidelog.spark.leaving import end_run
 from tidelog.spark.pipeline import lake, left_out
 from tidelog.spark.pipeline.callback import each_batch
 from tidelog.spark.pipeline.decode import BAD, HEADERS, RAW, REASON
@@ -12,6 +15,9 @@ from tidelog.spark.pipeline.lake_files import Writer
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import pointing
 from tidelog.spark.pipeline.queries import LATE
+from tidelog.spark.sink_options import read_sink_options
+
+logger = logging.getLogger("tidelog.spark")
 
 CONSOLE = {"truncate": "false", "numRows": "50"}
 FOLDERS = ("delta", "parquet", "csv", "json", "orc", "avro", "text")
@@ -141,6 +147,20 @@ def _write_topic(pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any,
     writing = made.write.format("tidelog").options(**pipeline.kafka)
     writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
     writing.option("jobBatch", str(batch)).options(**sink.get("options", {})).mode("append").save()
+
+
+def end_streams(pipeline: Pipeline, queries: Mapping[str, Any]) -> None:
+    """Queries were stopped, perhaps in the middle of a batch: readers of their topics don't wait for what they left."""
+    sinks = dict(pipeline.sinks)
+    for name, query in queries.items():
+        sink = sinks.get(name, {"topic": pipeline.bad_topic})
+        if sink.get("topic") is None:
+            continue
+        try:
+            end_run(read_sink_options({**pipeline.kafka, **_options(pipeline, sink)}, streaming=True), str(query.runId))
+        except Exception as error:  # brokers that are away, say: the next start does it
+            logger.warning("%s: what it has open stays so until its next start: %s", name, error)
+            return
 
 
 def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
