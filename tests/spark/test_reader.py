@@ -206,6 +206,21 @@ def test_what_retention_takes_in_the_middle_of_a_range_is_a_loss(
         overtaken(20)
 
 
+def test_an_answer_that_waits_for_a_slow_task_is_not_taken_for_late(
+    broker: Broker, topic: str, table: Callable[..., TopicReader], caplog: pytest.LogCaptureFixture
+) -> None:
+    send(broker, topic, 0, 3)
+    reader = table(**{"kafka.max.partition.fetch.bytes": "1", "kafka.request.timeout.ms": "100"})
+    [task] = reader.partitions()
+    found: list[int] = []
+    for made in reader.read(task):
+        found.append(int(made.column("value")[0].as_py()))
+        if len(found) == 1:
+            time.sleep(0.7)  # more than a fetch may take; the next one was answered long before
+    assert found == [0, 1, 2]
+    assert "trying again" not in caplog.text
+
+
 def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     broker: Broker, topic: str, table: Callable[..., TopicReader]
 ) -> None:

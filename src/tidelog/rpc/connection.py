@@ -22,6 +22,8 @@ T = TypeVar("T")
 _SIZE = Struct(">i")
 _BUFFER_BYTES = 64 * 1024
 IN_FLIGHT_MAX = 8
+LATE_S = 5.0
+"""How long to wait at least for an answer that nobody looked for until its deadline had passed."""
 SOFTWARE = "tidelog"
 _VERSION_OF_VERSIONS = 3
 
@@ -91,7 +93,8 @@ class Connection:
     def receive(self, answer: type[T], room: Callable[[int], bytearray] | None = None) -> T:
         """The next answer; `room` gives a buffer for so many bytes, where the connection's own isn't to be used."""
         correlation_id, key, version, deadline = self._waiting.pop(0)
-        frame = self._frame(deadline, room)
+        latest = time.monotonic() + min(LATE_S, self._options.request_timeout_s)  # it may have been here for long
+        frame = self._frame(max(deadline, latest), room)
         found, body = read_response_header(frame, 0, key, version)
         if found != correlation_id:
             raise self._broken(f"answer {found} came where {correlation_id} was expected")
