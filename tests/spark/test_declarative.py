@@ -49,6 +49,21 @@ def test_a_project_reads_the_file_that_it_was_made_from(write: Callable[[str], P
     assert code.endswith(f"\ndeclare({str(file)!r}, bootstrap='h:1')\n")
 
 
+def test_a_project_is_written_anew_and_that_of_another_is_not_touched(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
+    made = write_project(load(write(FILE)), tmp_path / "project")
+    assert write_project(load(write(FILE)), tmp_path / "project") == made
+    for file in made:
+        kept = file.read_text()
+        file.write_text("# mine\n" + kept)
+        made[-1].with_name("other.py").touch()
+        with pytest.raises(PipelineError, match=f"{file} is there, and not made from this file: name another folder"):
+            write_project(load(write(FILE)), tmp_path / "project")
+        assert file.read_text() == "# mine\n" + kept
+        file.write_text(kept)
+
+
 @pytest.mark.parametrize(
     ("sink", "why"),
     [

@@ -1,5 +1,6 @@
 """`tidelog pipeline declare`: a project of Spark Declarative Pipelines from a pipeline's file."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -25,4 +26,5 @@ def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
         made = write_project(pipeline, folder)
     for each in made:
         click.echo(f"Wrote {each}")
-    click.echo(f"Run it: SPARK_CONF_DIR={made[1].parent} spark-pipelines run --spec {made[0]}")
+    conf, spec = (shlex.quote(str(each)) for each in (made[1].parent, made[0]))
+    click.echo(f"Run it: SPARK_CONF_DIR={conf} spark-pipelines run --spec {spec}")

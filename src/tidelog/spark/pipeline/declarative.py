@@ -97,7 +97,10 @@ def check_declarable(pipeline: Pipeline) -> None:
 
 
 def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
-    """A project that declares the pipeline's file; the files that were written. Others' files are not touched."""
+    """A project that declares the pipeline's file; the files that were written.
+
+    Files of its own from an earlier time are written anew; where another's has the name of one, nothing is written.
+    """
     check_declarable(pipeline)
     storage = (pipeline.state / "declarative").resolve()
     spec = [
@@ -118,12 +121,15 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
         "",
         f"declare({str(pipeline.file.resolve())!r}{given})",
     ]
-    storage.mkdir(parents=True, exist_ok=True)
     made = {
         folder / SPEC: spec,
-        folder / SETTINGS: [f"{name}={value}" for name, value in settings.items()],
+        folder / SETTINGS: [spec[0], *(f"{name}={value}" for name, value in settings.items())],
         folder / DEFINITIONS / f"{_plain(pipeline.name)}.py": calls,
     }
+    for file, text in made.items():
+        if file.exists() and file.read_text().splitlines()[:1] != text[:1]:
+            raise pipeline.problem(("name",), f"{file} is there, and not made from this file: name another folder")
+    storage.mkdir(parents=True, exist_ok=True)
     for file, text in made.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(text) + "\n")
