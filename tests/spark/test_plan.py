@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,24 @@ def test_large_partitions_are_split_for_more_tasks_and_small_ones_share_one() ->
     small = [OffsetRange("a", index, 0, 10) for index in range(5)]
     assert [len(task) for task in shared(small, 30)] == [3, 2]
     assert shared([OffsetRange("a", 0, 0, 10**9)], 30) == [(OffsetRange("a", 0, 0, 10**9),)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "parts"),
+    [
+        ([10, 10, 1], 6, [3, 3, 1]),
+        ([100, 150, 200], 9, [2, 3, 4]),
+        ([5, 120, 151], 6, [1, 2, 3]),
+        ([1, 1, 10_000], 6, [1, 1, 4]),
+        ([1] * 9 + [1000], 20, [1] * 9 + [11]),
+        ([4], 9, [4]),
+    ],
+)
+def test_small_ranges_count_among_the_tasks_that_are_asked_for(sizes: list[int], least: int, parts: list[int]) -> None:
+    """As in Spark's own source, where the large ones alone were once cut into as many."""
+    whole = [OffsetRange("a", index, 5, 5 + size) for index, size in enumerate(sizes)]
+    found = split(whole, least, None)
+    assert [sum(1 for part in found if part.partition == index) for index in range(len(sizes))] == parts
 
 
 def test_nothing_is_lost_where_everything_is_there() -> None:

@@ -109,9 +109,18 @@ def split(whole: Iterable[OffsetRange], min_partitions: int | None, max_records:
     if max_records:
         found = [part for each in found for part in _cut(each, -(-each.count // max_records))]
     if min_partitions and len(found) < min_partitions:
-        total = sum(each.count for each in found) or 1
-        found = [part for each in found for part in _cut(each, max(1, round(each.count * min_partitions / total)))]
+        total = sum(each.count for each in found)
+        large = [each for each in found if _share(each.count, total, min_partitions) > 1]
+        parts = min_partitions - (len(found) - len(large))  # what is left for those, beside the small ones
+        total = sum(each.count for each in large)
+        sizes = {each: _share(each.count, total, parts) for each in large}
+        found = [part for each in found for part in _cut(each, sizes.get(each, 1))]
     return found
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """Of so many parts, as many as are for this size; a half is one."""
+    return (2 * size * parts + total) // (2 * total)
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
