@@ -1,6 +1,7 @@
 """Actors that take turns: threads of which one moves at a time, from one request to a broker to the next.
 
-A seed chooses whose turn it is, so a play that went wrong can be played again. Some actors are killed where they stand.
+A seed chooses whose turn it is, so a play that went wrong can be played again. Some actors are killed where they stand,
+some requests fail for good, and some answers are lost though what was asked for is done.
 """
 
 import random
@@ -13,10 +14,13 @@ import pytest
 
 from tests.spark.writing import Killed
 from tidelog.rpc import transactions
+from tidelog.rpc.errors import Unreachable
 from tidelog.spark import decisions, producers, sink
 from tidelog.spark.decisions import Replaced, RolledBack
 
 PATIENCE_S = 60
+FAILING = 0.004
+"""Of all requests: so many never come to a broker, and of so many the answer is lost."""
 REQUESTS: dict[ModuleType, tuple[str, ...]] = {
     decisions: (
         "init_producer",
@@ -38,9 +42,10 @@ REQUESTS: dict[ModuleType, tuple[str, ...]] = {
 class Actor(threading.Thread):
     """Somebody who stops before each request to a broker until it is their turn, or they are killed."""
 
-    def __init__(self, script: Callable[[], object]) -> None:
+    def __init__(self, script: Callable[[], object], chance: random.Random) -> None:
         super().__init__(daemon=True)
         self._script = script
+        self._chance = chance
         self._turn = threading.Event()
         self._stands = threading.Event()
         self.killed = False
@@ -52,7 +57,7 @@ class Actor(threading.Thread):
             self.step()
             self._script()
             self.done = True
-        except (Killed, Replaced, RolledBack):
+        except (Killed, Replaced, RolledBack, Unreachable):
             pass
         except BaseException as error:
             self.trouble = error
@@ -72,6 +77,17 @@ class Actor(threading.Thread):
         if self.killed:
             raise Killed
 
+    def ask(self, request: Callable[[], Any]) -> Any:
+        """Its next request, when it is its turn; what comes back may be that no broker could be reached."""
+        self.step()
+        drawn = self._chance.random()
+        if drawn < FAILING:
+            raise Unreachable("no broker was reached, says the play")
+        answer = request()
+        if drawn > 1 - FAILING:
+            raise Unreachable("no broker answered, says the play")
+        return answer
+
     def move(self) -> None:
         """Let it go on to its next request."""
         self._stands.clear()
@@ -87,7 +103,7 @@ class Play:
         self.actors: list[Actor] = []
 
     def spawn(self, script: Callable[[], object]) -> Actor:
-        actor = Actor(script)
+        actor = Actor(script, self.chance)
         self.actors.append(actor)
         actor.begin()
         return actor
@@ -124,8 +140,10 @@ def in_turns(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stepping(real: Any) -> Any:
-    def waited(*args: Any, **named: Any) -> Any:
-        step()
+    def asked(*args: Any, **named: Any) -> Any:
+        actor = threading.current_thread()
+        if isinstance(actor, Actor):
+            return actor.ask(lambda: real(*args, **named))
         return real(*args, **named)
 
-    return waited
+    return asked

@@ -2,9 +2,9 @@
 
 Several queries and jobs at a time, each with drivers that are started while others live, commits and aborts in
 processes of their own that outlive who called them, attempts that are late, and Python workers that serve all of them
-one after the other. A seed chooses who moves (acting.py), who is killed, and when the broker is. A driver that dies is
-followed by a new run, as Spark starts it: from the checkpoint, which all runs of a query share. A job may also go on to
-its next batch: then the one before must be there whole or not at all.
+one after the other. A seed chooses who moves (acting.py), who is killed, which requests fail, and when the broker is
+killed. A driver that dies is followed by a new run, as Spark starts it: from the checkpoint, which all runs of a query
+share. A job may also go on to its next batch: then the one before must be there whole or not at all.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ import pyarrow
 from tests.spark.acting import Actor, Play, in_turns, step
 from tests.spark.writing import TWO_PHASE, Query, own
 from tidelog.client import Admin
+from tidelog.rpc.errors import Unreachable
 from tidelog.spark import decisions, sink
 from tidelog.spark.decisions import Decisions, Replaced
 from tidelog.spark.producers import Producers
@@ -92,7 +93,7 @@ class Stage:
             if self.chance.random() < 0.4:  # an attempt too many
                 self.play.spawn(lambda batch=batch: self.write(run, batch, 0, 1))
             told: list[Written] = []
-            with suppress(Replaced):  # swept by others while it wrote
+            with suppress(Replaced, Unreachable):  # swept by others while it wrote, or without a broker
                 told.extend(self.write(run, batch, part, parts) for part in range(parts))
             if len(told) < parts or self.chance.random() < 0.1:  # a task failed
                 self.abort(run, batch, told)
