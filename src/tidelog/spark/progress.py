@@ -21,36 +21,37 @@ class Progress:
             self._gathered()  # what a run before this one left would be counted to this one's first batch
         self._began = time.time()
         self._batches = 0
+        self._tasks = 0
         self._planned: dict[str, dict[str, int]] | None = None
 
     def planned(self, records: int, tasks: int, lag: int, end: dict[str, dict[str, int]]) -> None:
         """A micro-batch was planned: `records` offsets in `tasks` tasks, `lag` more are waiting behind it."""
         if end != self._planned:  # Spark may plan a batch more than once
             self._batches, self._planned = self._batches + 1, end
+        self._tasks = tasks
         logger.info("micro-batch of %d offsets in %d tasks, %d behind", records, tasks, lag)
         self._write({"planned": records, "tasks": tasks, "lag": lag, "end": end})
 
     def committed(self, end: dict[str, dict[str, int]]) -> None:
         """Spark is done with everything before `end`."""
-        rows, size = self._gathered()
-        told: dict[str, Any] = {"committed": end}
-        if rows is not None:
-            told |= {"rows": rows, "bytes": size}
-            logger.info("micro-batch done: %d rows, %d bytes", rows, size)
+        told: dict[str, Any] = {"committed": end, "rows": None, "bytes": None}
+        tasks = self._gathered()
+        if self._folder is not None and len(tasks) >= self._tasks:  # else some ran where the folder can't be seen
+            told |= {"rows": sum(rows for rows, _ in tasks), "bytes": sum(size for _, size in tasks)}
+            logger.info("micro-batch done: %d rows, %d bytes", told["rows"], told["bytes"])
         self._write(told)
 
-    def _gathered(self) -> tuple[int | None, int | None]:
-        if self._folder is None:
-            return None, None
-        rows = size = 0
-        for file in (self._folder / "tasks").glob("*.json"):
+    def _gathered(self) -> list[tuple[int, int]]:
+        """Rows and bytes of each task that left word, which is taken away."""
+        found: list[tuple[int, int]] = []
+        for file in [] if self._folder is None else list((self._folder / "tasks").glob("*.json")):
             try:
                 told = json.loads(file.read_text())
-                rows, size = rows + told["rows"], size + told["bytes"]
+                found.append((told["rows"], told["bytes"]))
                 file.unlink()
             except (OSError, ValueError, KeyError):
                 continue
-        return rows, size
+        return found
 
     def _write(self, told: dict[str, Any]) -> None:
         if self._folder is None:
