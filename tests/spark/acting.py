@@ -15,7 +15,7 @@ import pytest
 from tests.spark.writing import Killed
 from tidelog.rpc import transactions
 from tidelog.rpc.errors import Unreachable
-from tidelog.spark import decisions, producers, sink
+from tidelog.spark import decisions, producers, sink, standing
 from tidelog.spark.decisions import Replaced, RolledBack
 
 PATIENCE_S = 60
@@ -24,7 +24,6 @@ FAILING = 0.004
 REQUESTS: dict[ModuleType, tuple[str, ...]] = {
     decisions: (
         "init_producer",
-        "committed_offset",
         "produce",
         "commit_offsets_in",
         "end_transaction",
@@ -34,6 +33,7 @@ REQUESTS: dict[ModuleType, tuple[str, ...]] = {
     ),
     producers: ("describe", "init_producer"),
     sink: ("abort_exactly",),
+    standing: ("committed_offset",),
     transactions: ("end_transaction", "describe"),
 }
 """Before each of these an actor stops until it is its turn."""

@@ -18,8 +18,10 @@ from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import commit_offsets
+from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import describe, end_transaction
 from tidelog.spark import decisions as module
+from tidelog.spark import standing
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
 from tidelog.spark.producers import Attempt, Owner, Producers, owner_of, task_id
 from tidelog.spark.sink import TopicWriter, Written, settle, write_rows
@@ -310,6 +312,18 @@ def test_a_driver_that_was_replaced_can_decide_nothing(query: Query) -> None:
     assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
 
 
+def test_a_decision_of_which_nobody_knows_where_it_stands_is_none(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = query.task(0, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "produce", lambda *args, **named: min(produce(*args, **named), -1))
+        with pytest.raises(KafkaError, match="it was not told where the decision stands"):
+            query.commit(0, written)
+    query.commit(0, written)
+    assert (query.seen(), query.open()) == ([b"a"], [])
+
+
 def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
     with Cluster(query.bootstrap) as cluster:
         driver = Decisions(cluster, query.sink, "run", query.options.decisions)
@@ -319,15 +333,17 @@ def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
-STEPS = (
-    "init_producer",
-    "committed_offset",
-    "produce",
-    "commit_offsets_in",
-    "end_transaction",
-    "open_transactions",
-    "abort_exactly",
-)
+STEPS = {
+    module: ("init_producer", "produce", "commit_offsets_in", "end_transaction", "open_transactions", "abort_exactly"),
+    standing: ("committed_offset",),
+}
+
+
+def at_each_step(patch: pytest.MonkeyPatch, step: Any) -> None:
+    """From here on `step(real, *args)` is called instead of `real(*args)`."""
+    for place, names in STEPS.items():
+        for name in names:
+            patch.setattr(place, name, partial(step, getattr(place, name)))
 
 
 EPOCH_LAST = 32_766  # that a producer gets
@@ -342,10 +358,7 @@ def test_a_driver_killed_between_any_two_steps_repeats_the_batch(
     query.commit(0, query.task(0, b"zero"))
     killed = False
     with monkeypatch.context() as patch:
-        dying = dying_at(lambda step, *args, **named: real[step](*args, **named), call)
-        real: dict[str, Any] = {step: getattr(module, step) for step in STEPS}
-        for step in STEPS:
-            patch.setattr(module, step, lambda *args, step=step, **named: dying(step, *args, **named))
+        at_each_step(patch, dying_at(lambda real, *args, **named: real(*args, **named), call))
         try:
             first, second = (query.task(1, value, run="second", worker=Producers()) for value in (b"a", b"b"))
             query.commit(1, first, second)
@@ -371,8 +384,7 @@ def test_the_broker_is_killed_between_any_two_steps(
             broker.start()
         return real(*args, **named)
 
-    for step in STEPS:
-        monkeypatch.setattr(module, step, partial(broken, getattr(module, step)))
+    at_each_step(monkeypatch, broken)
     first, second = (query.task(1, value, run="second", worker=Producers()) for value in (b"a", b"b"))
     query.commit(1, first, second)
     assert next(steps) > call, "there are fewer steps than that"

@@ -10,14 +10,11 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from typing import TypeVar
 
 from tidelog.rpc import Cluster
-from tidelog.rpc.fetch import PartitionReader
-from tidelog.rpc.groups import committed_offset
-from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import (
     ENDED,
@@ -32,7 +29,8 @@ from tidelog.rpc.transactions import (
     open_transactions,
 )
 from tidelog.spark.producers import driver_id, owner_of
-from tidelog.wire.batch import build, iterate, records
+from tidelog.spark.standing import NOTHING, Decided, Standing, decided, note, recorded, standing
+from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import Record
 
@@ -42,8 +40,6 @@ T = TypeVar("T")
 
 TRIES = 3
 TIMEOUTS_MS = (60_000, 15_000, 5_000, 1_000)
-EMPTY_FETCHES_MAX = 180
-"""Half a second each: longer than the transaction of a driver that was killed stays open."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
@@ -55,51 +51,9 @@ class Replaced(RuntimeError):
     """Another run of the query has taken over: this one may decide nothing more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a sink is: its last decided batch, the term that it was decided in, whose that is, and the record."""
-
-    batch: int = -1
-    term: int = 0
-    run: str = ""
-    at: int = -1
-
-
-NOTHING = Standing()
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """What a decision says: whose transactions are the batch, and how many rows they have."""
-
-    transactions: tuple[Producer, ...] = ()
-    rows: int = 0
-
-
-def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -> Standing:
-    """How far the sink is; with `stable` what a decision that is being written makes of it is waited for."""
-    found = committed_offset(cluster, sink, (topic, 0), stable=stable)
-    if found is None:
-        return NOTHING
-    batch, note = found
-    at, term, run, none = [*note.split(" "), "", "", ""][:4]
-    if not at.isdecimal():
-        raise KafkaError(
-            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-            f"the offset of group {sink} in {topic}-0 is not one that a sink wrote: was it set by hand? Delete the "
-            "group, and what stands in the topic holds",
-        )
-    return Standing(-1 if none else batch, int(term or 0), run, int(at))
-
-
 def _is_over(batch: int, term: int | None, last: Standing) -> bool:
     """Whether nothing that was written for the batch in this term can be decided any more."""
     return last.batch >= batch or (term is not None and term != last.term)
-
-
-def _note(decision: Standing) -> str:
-    """What stands beside the offset; an offset can't say that no batch was decided yet, so this does."""
-    return f"{decision.at} {decision.term} {decision.run}{' none' if decision.batch < 0 else ''}"
 
 
 class Decisions:
@@ -170,7 +124,7 @@ class Decisions:
             self._check(batch, None, last)
         takes_over, decides = last.run != self._run, last.batch < batch
         strangers = self._open(lambda run: run != self._run) if takes_over else []
-        decided = Decided() if decides and last.at == self._ended else self._decided(last)
+        decided = Decided() if decides and last.at == self._ended else self._last_decided(last)
         if decides and decided.transactions:  # its driver was killed, and nobody came to repeat its batch
             commit_exactly(self._cluster, decided.transactions)
         chosen = Decided(mine, rows) if decides else decided
@@ -203,7 +157,7 @@ class Decisions:
         """
         left = [*reported, *self._open(lambda run: run == self._run)]  # before the term begins
         if _is_over(batch, term, self._standing(stable=False)):
-            decided = self._decided(self._standing())
+            decided = self._last_decided(self._standing())
         else:
             decided = self._as_driver(lambda _: self._begin_term(batch, term))
         kept = set(decided.transactions)
@@ -216,10 +170,16 @@ class Decisions:
         over = _is_over(batch, term, last)
         if last == NOTHING:
             last = self._recorded()
-        decided = self._decided(last)
+        decided = self._last_decided(last)
         if not over:
             self._write(replace(last, term=last.term + 1), decided)
         return decided
+
+    def _last_decided(self, last: Standing) -> Decided:
+        return decided(self._cluster, self._sink, self._topic, last)
+
+    def _recorded(self) -> Standing:
+        return recorded(self._cluster, self._sink, self._topic)
 
     def _standing(self, *, stable: bool = True) -> Standing:
         return standing(self._cluster, self._sink, self._topic, stable=stable)
@@ -252,47 +212,6 @@ class Decisions:
         if ended:
             logger.info("%s: aborted %d transactions that were not chosen", self._sink, ended)
 
-    def _decided(self, last: Standing) -> Decided:
-        """What the last decision says; its record is committed, since the offset that tells of it is."""
-        if last.at < 0:
-            return Decided()
-        for told, _ in self._records(last.at, last.at + 1, READ_UNCOMMITTED):
-            named = (Producer(name, id, epoch) for name, id, epoch in told["transactions"])
-            return Decided(tuple(named), told.get("rows", 0))
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the decision on batch {last.batch} of {self._sink} is not at offset {last.at} of {self._topic}-0: is it "
-            "new?",
-        )
-
-    def _recorded(self) -> Standing:
-        """How far the sink is by its last record: brokers forget a group's offsets, but not what is in the topic."""
-        last, place = NOTHING, (self._topic, 0)
-        begin = list_offsets(self._cluster, {place: EARLIEST})[place].offset
-        end = list_offsets(self._cluster, {place: LATEST})[place].offset
-        for told, at in self._records(begin, end, READ_COMMITTED):
-            last = Standing(told["batch"], told.get("term", 0), told.get("run", ""), at)
-        return last
-
-    def _records(self, begin: int, end: int, isolation: int) -> Iterator[tuple[dict[str, Any], int]]:
-        """This sink's decisions in a range of the topic, and where they stand."""
-        tries = EMPTY_FETCHES_MAX
-        key = self._sink.encode()
-        for part in PartitionReader(self._cluster, self._topic, 0, begin, end, isolation=isolation):
-            for header in iterate(part.records):
-                if (header.producer_id, header.base_offset) in part.aborted:  # one record is all that a transaction has
-                    continue
-                for record in records(part.records, header):
-                    if begin <= record.offset < end and record.key == key and record.value is not None:
-                        yield json.loads(record.value), record.offset
-            tries = tries - 1 if not len(part.records) else EMPTY_FETCHES_MAX
-            if not tries:
-                raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"a transaction that is open in {self._topic}-0 hides the decisions of {self._sink}: "
-                    f"`tidelog txn hanging --open {self._topic}` shows it",
-                )
-
     def _write(self, decision: Standing, chosen: Decided) -> Standing:
         """The commit point: a record and an offset, in one transaction. The decision, and where it stands."""
         driver = self._driver
@@ -308,8 +227,10 @@ class Decisions:
         batch = build([record], producer_id=driver.id, producer_epoch=driver.epoch, base_sequence=0, transactional=True)
         try:
             at = produce(self._cluster, self._topic, 0, batch, transactional_id=driver.transactional_id)
+            if at < 0:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it was not told where the decision stands: try again")
             made = replace(decision, at=at)
-            offset = max(decision.batch, 0), _note(made)
+            offset = max(decision.batch, 0), note(made)
             commit_offsets_in(self._cluster, driver, self._sink, {(self._topic, 0): offset})
             self._driver = end_transaction(self._cluster, driver, commit=True)
             return made

@@ -20,11 +20,12 @@ from tidelog.rpc import Cluster
 from tidelog.rpc.produce import Refused
 from tidelog.rpc.transactions import ENDED, Producer, abort_exactly, init_producer
 from tidelog.spark.connections import cluster_of
-from tidelog.spark.decisions import Decisions, Replaced, Standing, standing
+from tidelog.spark.decisions import Decisions, Replaced
 from tidelog.spark.options import OptionError
 from tidelog.spark.outbound import Outbound
 from tidelog.spark.producers import Attempt, Producers, producers
 from tidelog.spark.sink_options import SinkOptions
+from tidelog.spark.standing import Standing, standing
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
