@@ -86,7 +86,7 @@ def reader(file: bytes, message: str) -> Callable[[Any], Any]:
         made = [_read(file, message, value) for value in values.to_pylist()]
         return arrow.array(made, type=arrow_types.to_arrow_type(shape, timezone="UTC"))
 
-    read.__annotations__ = dict.fromkeys(("values", "return"), arrow.Array)  # Spark goes by these
+    read.__annotations__ = {"values": arrow.Array, "return": arrow.Array}  # what Spark goes by
     return udfs.arrow_udf(read, returnType=shape)
 
 
