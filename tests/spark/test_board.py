@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from tidelog.client import Admin, Producer
 from tidelog.spark.pipeline import board as boards
@@ -65,7 +66,11 @@ def batch(number: int) -> dict[str, Any]:
         "processedRowsPerSecond": 40.0,
         "durationMs": {"triggerExecution": 250},
         "timestamp": "2026-01-31T12:00:00.000Z",
-        "observedMetrics": {"read-orders": {"bytes": 100 * number}, "read-people": {"bytes": None}},
+        "observedMetrics": {
+            "read-orders": {"bytes": 100 * number},
+            "read-people": {"bytes": None},
+            "read-all": Row()(),
+        },
         "stateOperators": [{"numRowsDroppedByWatermark": number}],
         "sources": [{"endOffset": '{"orders": {"0": 10}}', "latestOffset": '{"orders": {"0": 12, "1": 3}}'}],
     }

@@ -35,7 +35,7 @@ def figures(progress: Any) -> dict[str, Any]:
     return {
         "batch": progress["batchId"],
         "rows": progress["numInputRows"],
-        "bytes": sum(row["bytes"] or 0 for row in dict[str, Any](progress.get("observedMetrics") or {}).values()),
+        "bytes": sum(map(_bytes, dict[str, Any](progress.get("observedMetrics") or {}).values())),
         "rows_per_s": progress["processedRowsPerSecond"],
         "batch_ms": progress["durationMs"].get("triggerExecution"),
         "lag": sum(_lag(source) for source in progress["sources"]),
@@ -49,6 +49,11 @@ def done_by(progress: Any) -> dict[Place, int]:
     for source in progress["sources"]:
         found |= _offsets(source.get("endOffset"))
     return found
+
+
+def _bytes(row: Any) -> int:
+    """Of a batch without rows there is no sum, and through Spark Connect no column of it either."""
+    return int(row["bytes"] or 0) if "bytes" in row else 0
 
 
 def _lag(source: Any) -> int:
