@@ -58,6 +58,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         super().__init__(options)
         self._initial: Json | None = None
         self._initial_kept = False
+        self._first = True  # nothing but the first batch was asked about
         self._asked = False  # for a new batch, in this run
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
         self._latest: Offsets = {}
@@ -87,6 +88,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         self._own(start)
         self._asked = True
+        first = self._is_first(start)
         lookup = self._open().lookup
         begin = {place: offset for place, offset in plan.from_json(start).items() if lookup.subscribed(place)}
         end = self._not_before(begin, self._whole(begin, self._ends()))
@@ -96,7 +98,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._too_few(plan.lag(begin, end)):
             return start
         self._last_trigger = time.monotonic()
-        if start == self._initial:
+        if first:
             return plan.to_json(end, plan.from_json(start))
         return start if end == plan.from_json(start) else plan.to_json(end)
 
@@ -163,9 +165,14 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
                 "another's. Give this query a checkpoint of its own"
             )
 
+    def _is_first(self, start: Json) -> bool:
+        """Whether a batch is the first; a later one may begin where a first one would, if that began anew."""
+        self._first = self._first and start == self._initial
+        return self._first
+
     def _told(self, offsets: Mapping[plan.Place, int]) -> set[plan.Place]:
         """Those that are where the query was told to start, and not how far it had read."""
-        told = plan.from_json(self._initial or {})
+        told = plan.from_json(self._initial or {}) if self._first else {}
         return {place for place, offset in offsets.items() if told.get(place) == offset}
 
     def _begun(self, start: Json, end: Json) -> Offsets:
@@ -173,8 +180,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
         Spark has `initialOffset` for that, which may be elsewhere by now; its end tells, if this source wrote it.
         """
-        begun = plan.began(end) if start == self._initial else {}
-        again = start == self._initial and bool(end) and not self._asked and not self._initial_kept
+        first = self._is_first(start)
+        begun = plan.began(end) if first else {}
+        again = first and bool(end) and not self._asked and not self._initial_kept
         if again and not begun and self._options.starts_at_an_end:
             what = (
                 "the first micro-batch of this checkpoint was not finished, and it began at what were the latest "
