@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer as TransactionalProducer
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tidelog.cli.app import app
+from tidelog.cli.pipeline_told import load_file
 from tidelog.client import Admin, ClientError, Producer, read
 from tidelog.spark.pipeline.model import load
 from tidelog.spark.pipeline.redrive import _Sending
@@ -209,3 +212,33 @@ def test_a_stretch_of_a_topic_is_replayed(broker: Broker) -> None:
     assert [(message.key, message.value) for message in found] == [(b"k", b"3"), (b"k", b"4"), (b"k", b"5")]
     assert found[0].headers == [("tidelog.replayed", b"tides-0:3")]
     assert tidelog("replay", "tides-again", "-b", broker.bootstrap).exit_code == 2
+
+
+def test_a_replay_sends_nothing_where_a_part_of_it_is_gone_and_skips_what_is_not_there_yet(broker: Broker) -> None:
+    admin = Admin(broker.bootstrap)
+    for topic, partitions in (("ebb", 2), ("ebb-again", 1)):
+        admin.create_topic(topic, partitions)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(6):
+            producer.send("ebb", b"%d" % number, partition=0)
+        producer.send("ebb", b"1", partition=1)
+
+    def replay(*flags: object) -> str:
+        return tidelog("replay", "ebb-again", "--topic", "ebb", *flags, "-b", broker.bootstrap).output
+
+    assert replay("--from", 4) == "Sent 2 records to ebb-again.\n"
+    assert replay("--from", 0, "--until", "end") == "Sent 7 records to ebb-again.\n"
+    place = TopicPartition("ebb", 1, 1)
+    deleting = AdminClient({"bootstrap.servers": broker.bootstrap})
+    deleting.delete_records([place])[place].result(10)
+    assert "ebb-1 begins at offset 1: 0 is gone; nothing was sent" in replay("--from", 0)
+    assert "ebb has no partition 7: it has 2" in replay("--partition", 7)
+    assert len(list(read(broker.bootstrap, "ebb-again", stop_at_end=True))) == 9
+
+
+def test_brokers_are_those_of_the_flag_the_file_or_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", "there:1")
+    assert load_file(file, None).bootstrap == "there:1"
+    assert load_file(file, "here:2").bootstrap == "here:2"
+    file.write_text('bootstrap = "file:3"\n' + file.read_text())
+    assert load_file(file, None).bootstrap == "file:3"

@@ -33,7 +33,9 @@ for _command in (declare, list_pipelines, status, replay, redrive):
 @click.option("--once", is_flag=True, help="Stop when everything that is there now is done.")
 @click.option("--master", metavar="URL", help="Spark's master: local[2], spark://host:7077, or sc://host for Connect.")
 @click.option("--from", "start", metavar="WHERE", help="Where a first run starts: earliest, latest, 2h, or a time.")
-@click.option("--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file.")
+@click.option(
+    "--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP."
+)
 def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap: str | None) -> None:
     """Run a pipeline until it is stopped (Ctrl-C). It goes on where it stopped, and loses and repeats nothing.
 
@@ -69,7 +71,9 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
 @pipeline.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--no-spark", is_flag=True, help="Only what the file shows by itself: no topics, columns or SQL.")
-@click.option("--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file.")
+@click.option(
+    "--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP."
+)
 @json_option
 def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_json: bool) -> None:
     """Check pipelines before they run: keys, topics, columns and SQL; each problem with its line.

@@ -1,7 +1,9 @@
 """What `tidelog pipeline` says when something goes wrong: what a person can do something about, without a traceback."""
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +19,21 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
-    """The pipeline of a file, or every problem that the file shows by itself."""
+    """The pipeline of a file, or every problem that the file shows by itself.
+
+    Brokers are those of the flag, of the file, of TIDELOG_BOOTSTRAP: the first that is given.
+    """
     from tidelog.spark.pipeline.check import PipelineError
     from tidelog.spark.pipeline.model import load
 
     try:
-        return load(file, bootstrap)
+        made = load(file, bootstrap)
     except PipelineError as error:
         raise Failure(str(error)) from None
     except UnicodeDecodeError as error:
         raise Failure(f"{file}: not UTF-8, as TOML has to be: {error.reason} at byte {error.start}") from None
+    told = None if bootstrap or "bootstrap" in made.told else os.environ.get("TIDELOG_BOOTSTRAP")
+    return replace(made, bootstrap=told) if told else made
 
 
 def need_spark(what: str = "pipelines run on Spark, which") -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidelog.client import ClientError, Producer, read
 from tidelog.client.start import Start
-from tidelog.rpc import Cluster, Options, list_offsets
+from tidelog.rpc import EARLIEST, LATEST, Cluster, Options, list_offsets
 from tidelog.spark.pipeline.json_rows import json_of, key_of
 
 TELL_S = 1.0
@@ -36,7 +36,10 @@ def replay_topic(
     """Copy the records of a topic from one place to another (its end now) into a topic, partition by partition."""
     told = _Told(tell)
     with Cluster(bootstrap, Options(patience_s=30)) as cluster, _producer(bootstrap) as producer:
-        for partition in partitions or sorted(cluster.topic(topic).partitions):
+        there = sorted(cluster.topic(topic).partitions)
+        if absent := [each for each in partitions or () if each not in there]:
+            raise ClientError(f"{topic} has no partition {absent[0]}: it has {len(there)}, numbered from 0")
+        for partition in _begun(cluster, topic, partitions or there, start):
             last = _end(cluster, topic, partition, end)
             if last is not None and start.kind == "offset" and start.value >= last:
                 continue
@@ -58,10 +61,28 @@ def replay_topic(
     return told.count
 
 
+def _begun(cluster: Cluster, topic: str, partitions: list[int], start: Start) -> list[int]:
+    """The partitions that have something from `start` on; ClientError, before anything is sent, where it is gone."""
+    if start.kind != "offset":
+        return partitions
+    places = [(topic, partition) for partition in partitions]
+    first = list_offsets(cluster, dict.fromkeys(places, EARLIEST))
+    last = list_offsets(cluster, dict.fromkeys(places, LATEST))
+    for place in places:
+        if start.value < first[place].offset:
+            raise ClientError(
+                f"{topic}-{place[1]} begins at offset {first[place].offset}: {start.value} is gone; nothing was sent",
+                "use --from beginning, or an offset that is there",
+            )
+    return [partition for _, partition in places if start.value < last[topic, partition].offset]
+
+
 def _end(cluster: Cluster, topic: str, partition: int, end: Start | None) -> int | None:
     """The offset to stop before; None at the end of the partition."""
-    if end is None or end.kind == "offset":
-        return None if end is None else end.value
+    if end is None or end.kind == "end":
+        return None
+    if end.kind == "offset":
+        return end.value
     if end.kind != "time":
         raise ClientError(f"--until {end.kind}: name an offset, a time, or how long ago")
     found = list_offsets(cluster, {(topic, partition): end.value})[topic, partition].offset
