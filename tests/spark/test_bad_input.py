@@ -183,6 +183,42 @@ def test_a_step_that_fails_on_a_row_is_named_and_goes_on_when_it_is_mended(
     assert [(row.id, row.number) for row in rows] == [(1, 7), (2, None)]
 
 
+STILL = """
+name = "still"
+state = "state"
+
+[source.people]
+format = "csv"
+path = "people.csv"
+schema = "name string, age string"
+
+[[step]]
+name = "ages"
+sql = \"\"\"
+select name,
+  cast(age as int) as age
+from people
+\"\"\"
+
+[[sink]]
+from = "ages"
+path = "file://{folder}/out"
+"""
+
+
+@pytest.mark.long
+def test_a_table_goes_to_an_address_once_its_step_is_mended(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "still.toml"
+    file.write_text(STILL.format(folder=tmp_path))
+    (tmp_path / "people.csv").write_text("ada,36\nbob,old\n")
+    with pytest.raises(PipelineError, match=r"still.toml:14: step ages can't go on with a row: .*'old' of the type"):
+        run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    file.write_text(file.read_text().replace("cast(", "try_cast("))
+    run(load(file, broker.bootstrap), spark, once=True, tell=print)
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("name").collect()
+    assert [(row.name, row.age) for row in rows] == [("ada", 36), ("bob", None)]
+
+
 @pytest.mark.long
 def test_a_topic_made_again_stops_the_pipeline_until_it_may_ignore_it(
     spark: Any, broker: Broker, topic: str, tmp_path: Path

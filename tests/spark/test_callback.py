@@ -41,3 +41,15 @@ def test_a_pipeline_that_fails_in_java_says_what_java_said() -> None:
         "unexpectedly (crashed).\n\tat org.apache.spark\nCaused by: java.io.EOFException\n"
     )
     assert reason_of(said) == "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."
+
+
+def test_an_error_of_ours_is_told_in_its_own_words() -> None:
+    from tidelog.spark.pipeline.lake_files import RolledBack
+
+    def write(rows: object, batch: int) -> None:
+        raise RolledBack("batch 1 was to be written, but batch 2 is there already")
+
+    with pytest.raises(RuntimeError) as caught:
+        each_batch(write)(None, 0)
+    said = "".join(traceback.format_exception(caught.value))
+    assert reason_of(said) == "batch 1 was to be written, but batch 2 is there already"

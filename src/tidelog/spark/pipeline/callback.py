@@ -33,4 +33,7 @@ def _told(error: Exception) -> str:
     interruption = next((name for name in INTERRUPTIONS if name in text), None)
     if interruption is not None:  # so a query is stopped: that is what Spark looks for
         return f"{_PATTERN}An error occurred while calling a batch: {interruption}"
-    return f"{type(error).__name__}: {text}".replace(_PATTERN, "")
+    kind = type(error)
+    if kind.__module__.startswith("tidelog."):  # in a line of its own, by which it is known as one of ours
+        return f"\n{kind.__module__}.{kind.__name__}: {text}"
+    return f"{kind.__name__}: {text}".replace(_PATTERN, "")

@@ -8,6 +8,8 @@ from tidelog.spark.pipeline.pointing import pointing
 
 NO_FILES = ("void", "interval")
 """Types that Parquet has nothing for."""
+NO_DATABASE = ("void", "struct", "map", "variant")
+"""How the names of types begin that databases have nothing for."""
 
 
 def check_sinks(pipeline: Pipeline, tables: dict[str, Any]) -> None:
@@ -50,10 +52,13 @@ def _written(pipeline: Pipeline, index: int, sink: dict[str, Any], rows: Any) ->
             path,
             f"{sink['from']} has no columns to write: neither those that begin with _ nor those of partition_by are",
         )
-    if "path" in sink:
-        for name, kind in shown:
-            if kind in NO_FILES:
-                raise pipeline.problem(path, f"Parquet has no type for {name}, which is {kind}: cast it in a step")
+    for name, kind in shown:
+        if "path" in sink and kind in NO_FILES:
+            raise pipeline.problem(path, f"Parquet has no type for {name}, which is {kind}: cast it in a step")
+        if "jdbc" in sink and kind.startswith(NO_DATABASE):
+            raise pipeline.problem(
+                path, f"a database has no type for {name}, which is {kind}: take its parts, or to_json of it, in a step"
+            )
 
 
 def _streamed(pipeline: Pipeline, index: int, sink: dict[str, Any], rows: Any) -> None:

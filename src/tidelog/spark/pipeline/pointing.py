@@ -61,6 +61,15 @@ def pointing_at_sql(pipeline: Pipeline, index: int) -> Generator[None]:
         raise pipeline.problem(path, short(error)) from None
 
 
+@contextmanager
+def pointing_at_rows(pipeline: Pipeline) -> Generator[None]:
+    """A row that a step fails on while something is written is told at the step's line."""
+    try:
+        yield
+    except PySparkException as error:
+        raise failed_on_a_row(pipeline, error) or error from None
+
+
 def failed_on_a_row(pipeline: Pipeline, failure: BaseException) -> PipelineError | None:
     """A query's end at the line of the step whose SQL a row can't be put through, where that is what ended it."""
     text = str(failure)

@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
-from tidelog.spark.pipeline.pointing import failed_on_a_row
+from tidelog.spark.pipeline.pointing import failed_on_a_row, pointing_at_rows
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
@@ -174,7 +174,8 @@ def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], b
     write_file(kept, str(batch), durable=True)
     board.write("running")
     for name, sink in pipeline.sinks:
-        write_batch(pipeline, name, sink, tables[sink["from"]], batch)
+        with pointing_at_rows(pipeline):
+            write_batch(pipeline, name, sink, tables[sink["from"]], batch)
         board.tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
     _still_bad_rows(pipeline, tables, decoded, batch)
     kept.unlink()
