@@ -10,6 +10,8 @@ from confluent_kafka import Producer
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin
+from tidelog.rpc import Cluster
+from tidelog.rpc.groups import committed_offset
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -125,15 +127,18 @@ def test_filters_narrow_what_is_read(
 
 
 def test_a_stream_goes_on_where_it_stopped(
-    run: Callable[..., list[list[int]]], fill: Callable[..., None], tmp_path: Path, topic: str
+    run: Callable[..., list[list[int]]], fill: Callable[..., None], tmp_path: Path, topic: str, broker: Broker
 ) -> None:
+    told = {"progressPath": str(tmp_path / "progress"), "kafka.group.id": topic}
     fill(0, 20)
-    assert run(progressPath=str(tmp_path / "progress")) == [list(range(20))]
+    assert run(**told) == [list(range(20))]
     fill(20, 30)
-    assert run(progressPath=str(tmp_path / "progress")) == [list(range(20, 30))]
+    assert run(**told) == [list(range(20, 30))]
+    with Cluster(broker.bootstrap) as cluster:
+        assert committed_offset(cluster, topic, (topic, 2)) == (10, "")
     assert run() == []
     told = json.loads((tmp_path / "progress/progress.json").read_text())
-    assert (told["planned"], told["lag"], told["end"]) == (10, 0, {topic: {"0": 10, "1": 10, "2": 10}})
+    assert (told["planned"], told["lag"], told["rows"], told["end"]) == (10, 0, 10, {topic: dict.fromkeys("012", 10)})
     offsets = (tmp_path / "checkpoint/offsets/1").read_text().splitlines()[-1]
     assert json.loads(offsets) == {topic: {"0": 10, "1": 10, "2": 10}}
 

@@ -1,5 +1,6 @@
 """A stream's reader without Spark around it: what the next micro-batch is, and what is never read twice or skipped."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -184,6 +185,23 @@ def test_few_records_wait_for_more_but_for_those_of_the_first_batch(
     assert ends(hasty, {topic: {"0": 8}}) == {topic: {"0": 9}}
     time.sleep(0.002)
     assert ends(hasty, {topic: {"0": 8}}) == {topic: {"0": 9}}
+
+
+def test_who_asks_what_comes_next_is_done_with_what_was(
+    broker: Broker, topic: str, reader: Callable[..., TopicStreamReader], tmp_path: Path
+) -> None:
+    running = reader(
+        **{"kafka.group.id": f"{topic}-group", "progressPath": str(tmp_path), "startingOffsets": "earliest"}
+    )
+    start = running.initialOffset()
+    with Cluster(broker.bootstrap) as cluster:
+        end = ends(running, start)
+        assert committed_offset(cluster, f"{topic}-group", (topic, 0)) is None
+        for task in running.partitions(start, end):
+            assert sum(made.num_rows for made in running.read(task)) == 5
+        assert ends(running, end) == end  # as at the end of an AvailableNow run, whose last commit never comes
+        assert committed_offset(cluster, f"{topic}-group", (topic, 0)) == (5, "")
+    assert json.loads((tmp_path / "progress.json").read_text())["rows"] == 5
 
 
 def test_what_is_for_people_to_look_at_does_not_hold_up_a_query(

@@ -36,7 +36,9 @@ class Progress:
         """Spark is done with everything before `end`."""
         told: dict[str, Any] = {"committed": end, "rows": None, "bytes": None}
         tasks = self._gathered()
-        if self._folder is not None and len(tasks) >= self._tasks:  # else some ran where the folder can't be seen
+        if self._folder is None:
+            return
+        if end == self._planned and len(tasks) >= self._tasks:  # else some ran where the folder can't be seen
             told |= {"rows": sum(rows for rows, _ in tasks), "bytes": sum(size for _, size in tasks)}
             logger.info("micro-batch done: %d rows, %d bytes", told["rows"], told["bytes"])
         self._write(told)

@@ -60,6 +60,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._initial_kept = False
         self._first = True  # nothing but the first batch was asked about
         self._asked = False  # for a new batch, in this run
+        self._told_done: Json | None = None
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
         self._latest: Offsets = {}
         self._made_anew: set[str] = set()  # topics that were, where loss is ignored
@@ -89,6 +90,8 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._own(start)
         self._asked = True
         first = self._is_first(start)
+        if not first:
+            self._done(start)  # who asks what comes next is done with what was: Spark tells it of all but a last batch
         lookup = self._open().lookup
         begin = {place: offset for place, offset in plan.from_json(start).items() if lookup.subscribed(place)}
         end = self._not_before(begin, self._whole(begin, self._ends()))
@@ -125,10 +128,16 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         return tasks
 
     def commit(self, end: Json) -> None:
+        self._done(end)
+
+    def _done(self, end: Json) -> None:
         """Spark is done with `end`. What is told here is for those who look at lag; nothing is read from it.
 
         So nothing that goes wrong with it may end the query, whatever it is.
         """
+        if end == self._told_done:
+            return
+        self._told_done = end
         try:
             offsets = plan.from_json(end)
             self._open().progress.committed(plan.to_json(offsets))
