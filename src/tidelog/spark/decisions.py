@@ -189,7 +189,7 @@ class Decisions:
             raise RolledBack(
                 f"batch {batch} was to be written, but batch {last.batch} of this query is committed already: the "
                 "checkpoint was rolled back or copied. Go on from the newest checkpoint, or start a query of its own "
-                "with a new one"
+                "with a new one. Of a job: jobBatch only grows"
             )
         if term is not None and term != last.term:
             raise Replaced(
