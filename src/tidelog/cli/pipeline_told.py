@@ -64,6 +64,12 @@ def spark_told() -> Generator[None]:
             ) from None
         except NotImplementedError:
             raise
+        except OSError as error:
+            if error.filename is not None or error.errno is None:
+                raise
+            raise Failure(
+                f"{error.strerror}, while writing the pipeline's state", "make room there, and run it again"
+            ) from None
         except RuntimeError as error:
             raise Failure(str(error), "run it again to go on from there") from None
 
