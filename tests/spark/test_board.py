@@ -17,7 +17,7 @@ from tidelog.spark.pipeline import ends
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.model import Pipeline, load
 from tidelog.spark.pipeline.overheard import Overheard
-from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline.status import figures, read_status
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.testing import Broker
 
@@ -94,6 +94,12 @@ def test_every_batch_has_a_line_with_rows_bytes_and_lag(pipeline: Pipeline, monk
     assert outcome(pipeline)["left_out"]["lake-late"]["rows"] == 3
     assert any("lake batch 2, " in each and each.endswith(" rows/s, 5 behind") for each in told)
     assert sum("came later than the watermark allows" in each for each in told) == 2
+
+
+def test_through_spark_connect_figures_are_those_of_the_sources() -> None:
+    told = batch(3) | {"numInputRows": None, "processedRowsPerSecond": None}
+    told["sources"] = [{"numInputRows": 30, "processedRowsPerSecond": 7.5}, {"numInputRows": 4}]
+    assert [figures(told)[name] for name in ("rows", "rows_per_s", "lag")] == [34, 7.5, 0]
 
 
 def failing(error: BaseException, pipeline: Pipeline, stop: Stop) -> None:

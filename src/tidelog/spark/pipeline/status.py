@@ -34,13 +34,19 @@ def figures(progress: Any) -> dict[str, Any]:
     """One micro-batch in figures. `lag` is what waited behind it; `bytes` are those of keys and values that it read."""
     return {
         "batch": progress["batchId"],
-        "rows": progress["numInputRows"],
+        "rows": _summed(progress, "numInputRows"),
         "bytes": sum(map(_bytes, dict[str, Any](progress.get("observedMetrics") or {}).values())),
-        "rows_per_s": progress["processedRowsPerSecond"],
+        "rows_per_s": _summed(progress, "processedRowsPerSecond"),
         "batch_ms": progress["durationMs"].get("triggerExecution"),
         "lag": sum(_lag(source) for source in progress["sources"]),
         "at": progress["timestamp"],
     }
+
+
+def _summed(progress: Any, name: str) -> Any:
+    """A figure of a micro-batch; Spark Connect has it of each source only."""
+    told = progress[name]
+    return sum(source.get(name) or 0 for source in progress["sources"]) if told is None else told
 
 
 def done_by(progress: Any) -> dict[Place, int]:
