@@ -113,8 +113,8 @@ class Pipeline:
     def is_watched(self, name: str) -> bool:
         """Whether a source's bad rows come as a stream.
 
-        So they do, beside streams, for a table as well that is a topic: it is read anew with every batch, and bad rows
-        come to it meanwhile. One that ends somewhere has all of them already.
+        So they do, beside streams, for a table as well that is a topic: each run reads it anew, and would send its
+        letters again. One that ends somewhere can't be a stream.
         """
         ends = any(option.lower().startswith("ending") for option in self.sources[name].get("options", {}))
         return self.is_stream(name) or (self.streams and not ends)
