@@ -190,6 +190,7 @@ def test_a_decision_outlives_the_offset_that_says_where_it_is(query: Query) -> N
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+@pytest.mark.long
 def test_a_decision_outlives_compaction(broker: Broker) -> None:
     name = "compacted-decisions"
     configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
