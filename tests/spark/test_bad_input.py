@@ -79,6 +79,20 @@ def test_a_schema_may_not_have_the_columns_that_every_source_has(spark: Any) -> 
             told(spark, {"decode": "json", "schema": schema}, b"{}")
 
 
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("id long", "needs a schema in JSON"),
+        ('"long"', "needs the schema of a record"),
+        ('{"type": "record", "name": "O"}', "needs the schema of a record"),
+        ('{"type": "record", "name": "O", "fields": [{"name": "id"}]}', "is no field: it needs a name and a type"),
+    ],
+)
+def test_an_avro_schema_that_is_none_is_told(spark: Any, schema: str, said: str) -> None:
+    with pytest.raises(DecodeError, match=said):
+        told(spark, {"decode": "avro", "schema": schema}, b"")
+
+
 def test_text_and_a_registrys_bytes_are_looked_at(spark: Any) -> None:
     sample = spark.createDataFrame([(b"\0\0\0\0\1" + b'{"id": 7}',)], "value binary")
     assert inferred(sample, {"decode": "json", "registry": True}) == "id BIGINT"

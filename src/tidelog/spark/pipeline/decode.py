@@ -6,8 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructField, StructType, TimestampType
+
+from tidelog.spark.pipeline.reason import words_of
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_tombstone")
 BAD = "_bad"
@@ -169,6 +173,8 @@ def _avro(meta: Any, source: dict[str, Any], schema: str) -> Any:
         rows = meta.withColumn("_read", from_avro(F.col("_value"), schema, {"mode": "PERMISSIVE"}))
     except TypeError as error:
         raise DecodeError(_module("avro")) from error
+    except (PySparkException, Py4JError) as error:
+        raise DecodeError(f"decode = 'avro' can't read its schema: {words_of(error)}") from None
     empty = F.col("_read").isNull() | F.to_json(F.col("_read")).isin("{}", "null")
     if empty_value is not None:
         empty = empty & (F.col("_value") != F.lit(empty_value))
@@ -187,8 +193,10 @@ def _all_null(schema: str) -> bytes | None:
     if not isinstance(told, dict) or told.get("type") != "record" or not isinstance(told.get("fields"), list):  # pyright: ignore[reportUnknownMemberType]
         raise DecodeError("decode = 'avro' needs the schema of a record: its fields become columns")
     made = b""
-    for field in cast("list[dict[str, Any]]", told["fields"]):
-        kind = field["type"]
+    for field in cast("list[Any]", told["fields"]):
+        kind = cast("dict[str, Any]", field).get("type") if isinstance(field, dict) else None
+        if kind is None:
+            raise DecodeError(f"decode = 'avro': {field!r} is no field: it needs a name and a type")
         if kind == "null":
             continue
         if not isinstance(kind, list) or "null" not in kind:
