@@ -92,9 +92,11 @@ def test_status_tells_why_a_run_failed_and_which_one_has_fallen_silent(file: Pat
     assert "\n  orders: there is no room on the disk\n" in text
     assert "9 s ago" in text  # the last batch, when the status was written
     assert "failed: orders: there is no room" in tidelog("list", file.parent).output
-    write_status(file, "running")
+    write_status(file, "running", queries={"lake": {"active": True, "message": "Processing new data"}})
     with load(file).hold_state():
-        assert "running, and silent for " in tidelog("status", file).output
+        text = tidelog("status", file).output
+    assert "running, and silent for " in text
+    assert "  lake: in its first batch: Processing new data\n" in text
 
 
 def test_every_file_is_checked_whatever_is_wrong_with_the_first(file: Path) -> None:

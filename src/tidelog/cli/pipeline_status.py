@@ -77,7 +77,10 @@ def status(file: Path, follow: bool, as_json: bool) -> None:
             _show(made.name, told)
         if not follow or told["outcome"] not in ALIVE:
             return
-        time.sleep(FRESH_S)
+        try:
+            time.sleep(FRESH_S)
+        except KeyboardInterrupt:  # who watches has seen enough
+            return
 
 
 def _state(told: dict[str, Any]) -> str:
@@ -106,6 +109,8 @@ def _show(name: str, told: dict[str, Any]) -> None:
             click.secho(f"  {sink}: {query['error']}", fg="red")
         if "batch" in query:
             rows.append((sink, *_figures(query, told["at"])))
+        elif told["outcome"] in ALIVE:
+            click.secho(f"  {sink}: in its first batch: {query['message']}", dim=True)
     for query, each in told.get("left_out", {}).items():
         click.secho(f"  {query}: {each['told']}", fg="yellow")
     if rows:
