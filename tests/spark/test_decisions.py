@@ -23,11 +23,12 @@ from tidelog.rpc.transactions import describe, end_transaction
 from tidelog.spark import decisions as module
 from tidelog.spark import standing
 from tidelog.spark.decisions import Decisions, Replaced, RolledBack
-from tidelog.spark.producers import Attempt, Owner, Producers, owner_of, task_id
+from tidelog.spark.producers import EPOCHS_MAX, Attempt, Owner, Producers, driver_id, owner_of, task_id
 from tidelog.spark.sink import TopicWriter, Written, settle, write_rows
 from tidelog.spark.sink_options import read_sink_options
 from tidelog.testing import Broker
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 arrow: Any = pyarrow
 pytestmark = pytest.mark.usefixtures("own_connections")
@@ -92,6 +93,15 @@ def test_an_id_that_an_operator_aborted_is_not_taken_again(query: Query) -> None
         transactions.abort(name)  # it has a timeout now, by which a batch that is decided could be aborted
     query.commit(1, query.task(1, b"b"))
     assert (len(query.ids()), query.seen()) == (2, [b"a", b"b"])
+
+
+def test_ids_that_are_used_up_are_replaced(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.spark.producers.EPOCHS_MAX", 3)
+    monkeypatch.setattr(module, "EPOCHS_MAX", 3)
+    for batch in range(8):
+        query.commit(batch, query.task(batch, b"%d" % batch))
+    assert (len(query.ids()), query.open()) == (3, [])  # each for three batches
+    assert query.seen() == [b"%d" % batch for batch in range(8)]
 
 
 def test_two_processes_never_share_an_id(query: Query) -> None:
@@ -347,8 +357,6 @@ def at_each_step(patch: pytest.MonkeyPatch, step: Any) -> None:
             patch.setattr(place, name, partial(step, getattr(place, name)))
 
 
-EPOCH_LAST = 32_766  # that a producer gets
-
 TASKS = 4  # steps of the tasks, which ask how far the sink is before and after they write
 
 
@@ -395,26 +403,35 @@ def test_the_broker_is_killed_between_any_two_steps(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_an_id_whose_epochs_are_used_up_goes_on(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    query.commit(0, query.task(0, b"0"))
-    [name] = query.ids()
-    with Cluster(query.bootstrap) as cluster:
-        described = describe(cluster, name)
-        assert described is not None
-        producer = described.producer
-        while producer.epoch < EPOCH_LAST - 3:
-            producer = end_transaction(cluster, producer, commit=False)
-    known, producers = producer.id, set[int]()
-    for batch in range(1, 8):
-        written = query.task(batch, b"%d" % batch)
-        producers.update(each.id for each in own(written))
-        with monkeypatch.context() as patch:  # each batch is decided by one driver, and ended by another
-            patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 1))
-            with pytest.raises(Killed):
-                query.commit(batch, written)
-        query.commit(batch, query.task(batch, b"%d" % batch))
-    assert (query.ids(), len(producers), known in producers) == ([name], 2, True)
-    assert (query.seen(), query.open()) == ([b"%d" % batch for batch in range(8)], [])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_query_outlives_the_epochs_of_its_ids(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    with Broker(TWO_PHASE, offsets_topic_num_partitions=2) as broker, Cluster(broker.bootstrap) as cluster:
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
+        request = UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update])
+        assert not cluster.any().ask(request, UpdateFeaturesResponse).error_code
+        query = Query(broker.bootstrap)
+        query.commit(0, query.task(0, b"0"))
+        [name] = query.ids()
+        for each, epoch in ((name, EPOCHS_MAX - 3), (driver_id(query.sink), 32_750)):
+            described = describe(cluster, each)
+            assert described is not None
+            producer = described.producer
+            while producer.epoch < epoch:
+                producer = end_transaction(cluster, producer, commit=False)
+        renewed, batch = 0, 1
+        while renewed < 2:  # until the driver got another producer id
+            written = query.task(batch, b"%d" % batch)
+            with monkeypatch.context() as patch:  # each batch is decided by one driver, and ended by another
+                patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 1))
+                with pytest.raises(Killed):
+                    query.commit(batch, written)
+            query.commit(batch, query.task(batch, b"%d" % batch, run=f"run-{batch}", worker=Producers()))
+            batch += 1
+            described = describe(cluster, driver_id(query.sink))
+            assert described is not None
+            renewed += described.producer.epoch < 100
+        assert query.seen() == sorted(b"%d" % each for each in range(batch))
+        assert (query.open(), len(query.ids()) > 1) == ([], True)
 
 
 def test_ending_again_what_was_committed_is_harmless(query: Query) -> None:

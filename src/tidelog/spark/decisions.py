@@ -28,7 +28,7 @@ from tidelog.rpc.transactions import (
     init_producer,
     open_transactions,
 )
-from tidelog.spark.producers import driver_id, owner_of
+from tidelog.spark.producers import EPOCHS_MAX, driver_id, owner_of
 from tidelog.spark.standing import NOTHING, Decided, Standing, decided, note, recorded, standing
 from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -94,7 +94,7 @@ class Decisions:
         Where another driver fences this one in between, what that did is looked at, and it is tried again.
         """
         for left in reversed(range(TRIES)):
-            known = self._driver is not None
+            known = self._driver is not None and self._driver.epoch < EPOCHS_MAX
             if not known:
                 before()
                 self._driver = self._taken_over()

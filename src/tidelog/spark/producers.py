@@ -17,6 +17,9 @@ from tidelog.rpc.transactions import Producer, describe, init_producer
 
 SINKS_MAX = 256
 HELD_MAX = 1024
+EPOCHS_MAX = 32_000
+"""From this epoch on an id is used up. There are 32,767, and where transaction.version is 0 the last one stays: rows
+would be taken for a repetition of an earlier batch's."""
 LOOKS_MAX = 3
 """How many ids are asked for before a new one is made: one whose markers are being written is free a moment later."""
 
@@ -82,8 +85,8 @@ class Producers:
                 continue
             ids.held.append((name, attempt.batch))
             known = describe(cluster, name)
-            if known is None or not known.two_phase:
-                ids.held.pop()  # forgotten, or an operator's now: not to be asked for again
+            if known is None or not known.two_phase or known.producer.epoch >= EPOCHS_MAX:
+                ids.held.pop()  # forgotten, an operator's now, or used up: not to be asked for again
             elif known.at_rest:
                 return known.producer
         self._made += 1
