@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.ti
 RECORDS = int(os.environ.get("TIDELOG_EXACTLY_ONCE_RECORDS", "100000"))
 MAX_TIMEOUT_MS = 5000
 FIRST_STEP, LAST_STEP = 0, 9
-"""A run's first commit: take over, list, end the last decision, write, offset, end of the decision, the ends, list, abort."""
+"""A run's first commit: take over, list, end the last decision; write, offset, end of it; each end, list, abort."""
 
 
 @pytest.fixture
