@@ -57,13 +57,13 @@ class Running:
 
     def ended(self, number: signal.Signals) -> int:
         """Its exit code, once it and everything below it is gone."""
-        below = {pid: command(pid) for pid in descendants([self.process.pid])}
-        assert any("SparkSubmit" in each for each in below.values())
+        below = descendants([self.process.pid])
+        assert any("SparkSubmit" in command(pid) for pid in below)
         self.process.send_signal(number)
         code = self.process.wait(JVM_TIMEOUT_S)
         deadline = time.monotonic() + GONE_S
-        while left := [pid for pid, was in below.items() if was and command(pid) == was]:
-            assert time.monotonic() < deadline, [command(pid) for pid in left]
+        while left := [told for pid in below if (told := command(pid))]:
+            assert time.monotonic() < deadline, left
             time.sleep(0.2)
         return code
 

@@ -1,11 +1,13 @@
 """What stands in the way of a Spark session is said in a sentence, before Spark is started."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,6 +183,24 @@ def test_what_only_the_server_can_set_is_refused_with_its_line(
     monkeypatch.setattr(sessions, "CONNECT_NEEDS", {})
     with pytest.raises(PipelineError, match=r"orders.toml:13: spark.jars can't be set through Spark Connect"):
         session(pipeline('\n[spark]\n"spark.jars" = "some.jar"\n'), "sc://127.0.0.1")
+
+
+def test_java_goes_with_who_leaves_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark import java_gateway
+
+    gateway: Any = java_gateway
+    before = gateway.Popen
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def interrupted() -> None:
+        with sessions._taken_along():
+            begun.append(gateway.Popen(["sleep", "600"]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert begun[0].poll() == -signal.SIGKILL
+    assert gateway.Popen is before
 
 
 @pytest.mark.parametrize(

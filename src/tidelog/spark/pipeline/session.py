@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -151,13 +152,44 @@ def _started(pipeline: Pipeline, master: str, told: dict[str, str], overheard: O
         building = building.config(name, value)
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        with overheard.children():
+        with overheard.children(), _taken_along():
             return building.getOrCreate()
     except (Py4JError, PySparkException) as error:
         raise NoSpark(f"Spark can't start at {master}: {overheard.failure() or words_of(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)  # PySpark takes it for itself
+
+
+@contextmanager
+def _taken_along() -> Generator[None]:
+    """Java goes with who leaves while it starts.
+
+    It ends by itself when its starter does, but not when PySpark was interrupted before Java told its port: the file
+    that it would tell it in is gone then, and Java waits for ever.
+    """
+    from pyspark import java_gateway
+
+    module: Any = java_gateway
+    start = module.Popen
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(*given: Any, **more: Any) -> Any:
+        begun.append(start(*given, **more))
+        return begun[-1]
+
+    module.Popen = begin
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        for process in begun:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        module.Popen = start
 
 
 def _connected(pipeline: Pipeline, master: str) -> Any:
