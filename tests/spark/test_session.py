@@ -17,7 +17,7 @@ from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.cluster import _why
 from tidelog.spark.pipeline.java import NoSpark, java_version, ready_java
 from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.run import run_at
+from tidelog.spark.pipeline.run import _clear_torn, run_at
 from tidelog.spark.pipeline.session import session
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.testing import Broker
@@ -183,6 +183,18 @@ def test_what_only_the_server_can_set_is_refused_with_its_line(
     monkeypatch.setattr(sessions, "CONNECT_NEEDS", {})
     with pytest.raises(PipelineError, match=r"orders.toml:13: spark.jars can't be set through Spark Connect"):
         session(pipeline('\n[spark]\n"spark.jars" = "some.jar"\n'), "sc://127.0.0.1")
+
+
+def test_the_beginning_of_a_first_offset_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    torn = [".0.0305c0c1.tmp", "..0.0305c0c1.tmp.crc"]
+    kept = {"lake/offsets": [*torn, "0"], "lake/commits": [".0.crc"], "lake": ["metadata", ".metadata.crc"]}
+    for folder, names in {**kept, "dated/offsets": torn, "dated/commits": []}.items():
+        for name in names:
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).touch()
+    _clear_torn(tmp_path)
+    found = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert found == {f"{folder}/{name}" for folder, names in kept.items() for name in names}
 
 
 def test_java_goes_with_who_leaves_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

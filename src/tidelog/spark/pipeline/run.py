@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tidelog.spark.pipeline.board import Board
@@ -94,12 +95,26 @@ def run(
 
 def _take_state(pipeline: Pipeline, start: str | None) -> None:
     pipeline.take_state()
+    _clear_torn(pipeline.state / "checkpoints")
     began = (pipeline.state / "checkpoints").exists() or any(pipeline.state.glob("initial-*.json"))
     if start is not None and began:
         raise pipeline.problem(
             ("state",),
             f"--from is for the first run, and {pipeline.state} holds a checkpoint: remove the folder to begin anew",
         )
+
+
+def _clear_torn(checkpoints: Path) -> None:
+    """Remove what a run left that was killed while it wrote its very first offsets.
+
+    Spark writes beside a file and renames; where nothing but such a beginning is there, it refuses to begin
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), and would for ever.
+    """
+    for folder in checkpoints.glob("*/*/"):
+        found = list(folder.iterdir())
+        if all(file.name.startswith(".") and ".tmp" in file.name for file in found):
+            for file in found:
+                file.unlink()
 
 
 def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: Board, stop: Stop) -> bool:
