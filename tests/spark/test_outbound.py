@@ -104,20 +104,20 @@ def test_what_many_partitions_gather_is_bounded(broker: Broker, monkeypatch: pyt
 
 
 def test_rows_go_where_their_columns_say(broker: Broker) -> None:
-    for topic in ("there", "elsewhere"):
+    for topic in ("here", "beyond"):
         Admin(broker.bootstrap).create_topic(topic, 3)
-    topics, places = ["there", "elsewhere", "there"], [2, 0, 1]
+    topics, places = ["here", "beyond", "here"], [2, 0, 1]
     columns = {"key": binary(None, b"k", b"k"), "value": binary(b"a", b"b", None)}
     write(broker, {**columns, "topic": arrow.array(topics), "partition": arrow.array(places, type=arrow.int32())})
     found = [
         (topic, message.partition, message.key, message.value)
-        for topic in ("there", "elsewhere")
+        for topic in ("here", "beyond")
         for message in read(broker.bootstrap, topic, stop_at_end=True)
     ]
     assert sorted(found, key=repr) == [
-        ("elsewhere", 0, b"k", b"b"),
-        ("there", 1, b"k", None),
-        ("there", 2, None, b"a"),
+        ("beyond", 0, b"k", b"b"),
+        ("here", 1, b"k", None),
+        ("here", 2, None, b"a"),
     ]
 
 
