@@ -68,6 +68,14 @@ class Running:
         return code
 
 
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """Whoever runs the tests in the background has SIGINT ignored, and what is started there keeps that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     (tmp_path / "orders.toml").write_text(orders.FILE)
