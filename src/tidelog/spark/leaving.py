@@ -23,21 +23,22 @@ QUIET_LOOKS = 12
 LOOKS_MAX = 100
 
 
-def end_run(options: SinkOptions, run: str) -> int:
+def end_run(options: SinkOptions, run: str, *, is_ending: bool = False) -> int:
     """Abort what tasks of a run that was stopped have open, and commit what is decided; how many ids that were.
 
-    `options` are those of the query's sink: decisions are looked up where it writes them.
+    `options` are those of the query's sink: decisions are looked up where it writes them. `is_ending`: tasks are known
+    to be under way yet, so that it is looked for what they open even where nothing is open now.
     """
     ended: set[str] = set()
     with Cluster(options.bootstrap, replace(options.rpc, patience_s=PATIENCE_S)) as cluster:
         looks = quiet = 0
-        while looks < LOOKS_MAX and quiet < (QUIET_LOOKS if ended else 1):
+        while looks < LOOKS_MAX and quiet < (QUIET_LOOKS if ended or is_ending else 1):
             found = _open(cluster, run)
             for owner in set(found.values()):
                 Decisions(cluster, owner.sink, run, options.decisions).abort(BATCH_MAX, None, ())
             ended |= found.keys()
             looks, quiet = looks + 1, 0 if found else quiet + 1
-            if ended:
+            if ended or is_ending:
                 time.sleep(PAUSE_S)
     if ended:
         logger.info("run %s was stopped in the middle of a batch: %d transactions were ended", run, len(ended))

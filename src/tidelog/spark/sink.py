@@ -21,6 +21,7 @@ from tidelog.rpc.produce import Refused
 from tidelog.rpc.transactions import ENDED, Producer, abort_exactly, init_producer
 from tidelog.spark.connections import cluster_of
 from tidelog.spark.decisions import Decisions, Replaced
+from tidelog.spark.leaving import end_run
 from tidelog.spark.options import OptionError
 from tidelog.spark.outbound import Outbound
 from tidelog.spark.producers import Attempt, Producers, producers
@@ -93,6 +94,8 @@ class TopicWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         settle(self.options, self.options.job_batch, messages, commit=False, otherwise=self._attempt(self.run))
+        if self.options.delivery == "exactly-once":  # Spark kills other tasks of the job, some after this was called
+            end_run(self.options, self.run, is_ending=True)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
