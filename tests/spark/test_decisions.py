@@ -473,10 +473,11 @@ def test_a_repetition_with_other_rows_is_told(query: Query, caplog: pytest.LogCa
 
 
 def test_an_offset_that_somebody_set_by_hand_is_told(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
     with Cluster(query.bootstrap) as cluster:
         commit_offsets(cluster, query.sink, {(query.options.decisions, 0): 7})
     with pytest.raises(KafkaError, match=r"is not one that a sink wrote: was it set by hand"):
-        query.task(0, b"a")
+        query.task(1, b"b")
 
 
 def test_ids_that_coordinators_forgot_are_not_asked_for_again(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
