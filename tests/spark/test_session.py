@@ -135,10 +135,10 @@ def test_a_state_that_can_not_be_used_is_refused_before_spark_starts(
     pipeline: Callable[..., Pipeline], broker: Broker, no_java: None
 ) -> None:
     """There is no Java here: what would start Spark would say so."""
-    admin = Admin(broker.bootstrap)
-    if "orders" not in {each.name for each in admin.topics()}:  # the broker is others', too
-        admin.create_topic("orders", 1)
-    made = load(pipeline().file, broker.bootstrap)
+    Admin(broker.bootstrap).create_topic("orders-of-a-state", 1)  # the broker is others', too
+    file = pipeline().file
+    file.write_text(FILE.replace('["orders"]', '["orders-of-a-state"]'))
+    made = load(file, broker.bootstrap)
 
     def refused(start: str | None) -> str:
         with pytest.raises((PipelineError, NoSpark)) as caught:
