@@ -71,6 +71,18 @@ def test_what_a_stopped_run_has_decided_is_committed(broker: Broker, monkeypatch
     assert query.seen() == [b"a", b"b"]
 
 
+def test_what_a_run_has_open_that_was_stopped_before_anything_was_ever_decided_is_aborted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    query = Query(broker.bootstrap, decisionsTopic="not-yet-made")
+    query.task(0, b"a")
+    assert end_run(query.options, "run") == 1
+    assert (query.seen(), query.open()) == ([], [])
+    query.commit(0, query.task(0, b"a", run="next"))
+    assert query.seen() == [b"a"]
+
+
 FILE = """
 name = "stopped"
 state = "state"

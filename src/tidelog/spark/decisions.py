@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from tidelog.rpc import Cluster
 from tidelog.rpc.produce import produce
+from tidelog.rpc.topics import create_topic
 from tidelog.rpc.transactions import (
     ENDED,
     FORGOTTEN,
@@ -39,6 +40,7 @@ logger = logging.getLogger("tidelog.spark")
 T = TypeVar("T")
 
 TRIES = 3
+SEGMENT_BYTES = 16 * 1024 * 1024
 TIMEOUTS_MS = (60_000, 15_000, 5_000, 1_000)
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
@@ -96,6 +98,7 @@ class Decisions:
         for left in reversed(range(TRIES)):
             known = self._driver is not None and self._driver.epoch < EPOCHS_MAX
             if not known:
+                self._make_topic()
                 before()
                 self._driver = self._taken_over()
             try:
@@ -105,6 +108,20 @@ class Decisions:
                     raise
                 logger.info("%s: another driver had the decisions meanwhile; looking what it did", self._sink)
         raise AssertionError("the last try returns or raises")
+
+    def _make_topic(self) -> None:
+        """The topic of decisions, made on first use: one partition, compacted, so that it stays small.
+
+        A new query reads all of it once, and compaction leaves the newest segment alone: segments are small too.
+        """
+        if self._topic in self._cluster.topics([self._topic]):
+            return
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
+        try:
+            create_topic(self._cluster, self._topic, 1, configs)
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _taken_over(self) -> Producer:
         """The driver's producer, with as much time for a transaction as the brokers allow."""

@@ -27,13 +27,11 @@ from tidelog.spark.outbound import Outbound
 from tidelog.spark.producers import Attempt, Producers, producers
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.spark.standing import Standing, standing
-from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
 HEADERS = "array<struct<key:string,value:binary>>"
 COLUMNS = ("key", "value", "topic", "partition", "headers")
-DECISIONS_SEGMENT_BYTES = 16 * 1024 * 1024
 DRIVERS_MAX = 256
 DRIVER_IDLE_S = 600
 """After so long a driver takes its transactional id anew: coordinators forget what isn't used."""
@@ -195,7 +193,6 @@ def settle(
     term = min((each.term for each in told if each.term is not None), default=None)
     reported = [each.producer for each in told if each.producer is not None]
     cluster = cluster_of(options.bootstrap, options.rpc)
-    _make_topic(cluster, options)
     decisions = _decisions(cluster, options, attempt)
     if commit:
         decisions.commit(batch, term, reported, sum(each.rows for each in told))
@@ -235,20 +232,3 @@ def _run() -> str:
         return str(uuid.UUID(group)) if _local("sql.streaming.queryId") else ""
     except ValueError:
         return ""
-
-
-def _make_topic(cluster: Cluster, options: SinkOptions) -> None:
-    """The topic of decisions, made on first use: one partition, compacted, so that it stays small.
-
-    A new query reads all of it once, and compaction leaves the newest segment alone: segments are small too.
-    """
-    if options.decisions in cluster.topics([options.decisions]):
-        return
-    from tidelog.rpc.topics import create_topic
-
-    try:
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(DECISIONS_SEGMENT_BYTES)}
-        create_topic(cluster, options.decisions, 1, configs)
-    except KafkaError as error:
-        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
