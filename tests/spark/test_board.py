@@ -96,6 +96,19 @@ def test_every_batch_has_a_line_with_rows_bytes_and_lag(pipeline: Pipeline, monk
     assert sum("came later than the watermark allows" in each for each in told) == 2
 
 
+def test_a_query_that_was_just_started_again_has_no_lag_to_tell(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    with Board(pipeline, told.append, Stop()) as board:
+        board.look({"lake": Query(3)}, "running")
+        monkeypatch.setattr(boards, "TELL_S", 0.0)
+        again = Query(1)
+        again.lastProgress, again.recentProgress = None, []
+        board.look({"lake": again}, "running")
+    assert any("lake batch 2, " in each and each.endswith(" rows/s") for each in told)
+
+
 def test_through_spark_connect_figures_are_those_of_the_sources() -> None:
     told = batch(3) | {"numInputRows": None, "processedRowsPerSecond": None}
     told["sources"] = [{"numInputRows": 30, "processedRowsPerSecond": 7.5}, {"numInputRows": 4}]

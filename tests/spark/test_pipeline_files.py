@@ -259,4 +259,6 @@ def test_a_row_that_a_step_fails_on_is_told_at_the_line_of_its_sql(tmp_path: Pat
     told = str(failed_on_a_row(load(file), RuntimeError(FAILURE)))
     assert told.startswith(f"{file}:13: step big can't go on with a row: [CAST_INVALID_INPUT] The value 'x'")
     assert "Mend the step and run it again" in told
+    part = FAILURE.replace("  cast(name as int)\n", "...ast(name as int) ...\n")
+    assert str(failed_on_a_row(load(file), RuntimeError(part))) == told
     assert failed_on_a_row(load(file), RuntimeError("the topic vanished")) is None

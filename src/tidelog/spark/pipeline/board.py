@@ -133,7 +133,7 @@ class Board:
         """Rows since the last word, where there were any."""
         seconds = time.monotonic() - self._told_at
         words = [
-            f"{name} batch {self._seen[name]}, {rows / seconds:,.0f} rows/s, {self._queries[name]['lag']:,} behind"
+            f"{name} batch {self._seen[name]}, {rows / seconds:,.0f} rows/s{self._lag_of(name)}"
             for name, rows in self._rows.items()
             if rows
         ]
@@ -141,6 +141,11 @@ class Board:
             self.tell(f"{self._pipeline.name}: {'; '.join(words)}")
         self._rows.clear()
         self._told_at = time.monotonic()
+
+    def _lag_of(self, name: str) -> str:
+        """A query that was just started again has none yet."""
+        lag = self._queries[name].get("lag")
+        return "" if lag is None else f", {lag:,} behind"
 
 
 class _Log(logging.handlers.RotatingFileHandler):

@@ -1,7 +1,11 @@
 """Sources and steps as tables of a Spark session; errors of SQL point at their line in the file."""
 
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from typing import Any
+
+from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline.decode import BAD, RAW, REASON
 from tidelog.spark.pipeline.fitting import check_sinks
@@ -9,6 +13,7 @@ from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.places import Path
 from tidelog.spark.pipeline.pointing import pointing, pointing_at_sql
 from tidelog.spark.pipeline.sources import read
+from tidelog.spark.pipeline.unfit import Row
 from tidelog.spark.pipeline.views import Views
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -61,37 +66,63 @@ def make_topics(pipeline: Pipeline) -> None:
                         raise
 
 
-def build(spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None) -> dict[str, Any]:
-    """All tables by name. Those that were decoded also stand under `name!` with their bad rows."""
+def build(
+    spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None, aside: Iterable[Row] = ()
+) -> dict[str, Any]:
+    """All tables by name, without the rows that are left `aside`.
+
+    Those that were decoded also stand under `name!` with their bad rows.
+    """
     pipeline.check_state()
     views = views or Views(spark)
-    try:
-        tables = _tables(spark, pipeline, start, views)
-    finally:
-        views.end()
+    given: dict[str, Any] = {}
+    for name in pipeline.sources:
+        with reading(pipeline, name):
+            given[name] = _without(aside, good(read(spark, pipeline, name, views, start)))
+            if pipeline.is_decoded(name):
+                given[f"{name}!"] = read(spark, pipeline, name, views, start, bad=True)
+    tables = stepped(pipeline, given, views)
     check_sinks(pipeline, tables)
     return tables
 
 
-def _tables(spark: Any, pipeline: Pipeline, start: str | None, views: Views) -> dict[str, Any]:
-    tables: dict[str, Any] = {}
-    for name, source in pipeline.sources.items():
-        path: Path = ("source", name)
-        with pointing(pipeline, path, (*path, "schema" if "schema" in source else "decode")):
-            rows = read(spark, pipeline, name, views, start)
-            if pipeline.is_decoded(name):
-                tables[f"{name}!"] = read(spark, pipeline, name, views, start, bad=True)
-        if BAD in rows.columns:
-            rows = rows.where(f"not {BAD}").drop(BAD, REASON, RAW)
-        tables[name] = _watermarked(pipeline, rows, path, source)
-        views.add(name, tables[name])
-    for index, step in enumerate(pipeline.steps):
-        path = ("step", index)
-        with pointing_at_sql(pipeline, index):
-            rows = views.sql(step["sql"])
-        rows = _deduplicated(pipeline, _watermarked(pipeline, rows, path, step), path, step)
-        tables[step["name"]] = rows
-        views.add(step["name"], rows)
+def reading(pipeline: Pipeline, name: str) -> AbstractContextManager[None]:
+    """What goes wrong inside is told at the line of the source."""
+    path: Path = ("source", name)
+    return pointing(pipeline, path, (*path, "schema" if "schema" in pipeline.sources[name] else "decode"))
+
+
+def good(rows: Any) -> Any:
+    """The rows of a source that are not bad."""
+    return rows.where(f"not {BAD}").drop(BAD, REASON, RAW) if BAD in rows.columns else rows
+
+
+def _without(aside: Iterable[Row], rows: Any) -> Any:
+    by_place: dict[tuple[str, int], list[int]] = {}
+    for row in aside if "_topic" in rows.columns else ():
+        by_place.setdefault((row.topic, row.partition), []).append(row.offset)
+    for (topic, partition), offsets in by_place.items():
+        there = (F.col("_topic") == topic) & (F.col("_partition") == partition)
+        rows = rows.where(~(there & F.col("_offset").isin(offsets)))
+    return rows
+
+
+def stepped(pipeline: Pipeline, given: Mapping[str, Any], views: Views) -> dict[str, Any]:
+    """The tables that are given, those of sources with their watermarks, and those that the steps make of them."""
+    tables = dict(given)
+    try:
+        for name, source in pipeline.sources.items():
+            tables[name] = _watermarked(pipeline, tables[name], ("source", name), source)
+            views.add(name, tables[name])
+        for index, step in enumerate(pipeline.steps):
+            path: Path = ("step", index)
+            with pointing_at_sql(pipeline, index):
+                rows = views.sql(step["sql"])
+            rows = _deduplicated(pipeline, _watermarked(pipeline, rows, path, step), path, step)
+            tables[step["name"]] = rows
+            views.add(step["name"], rows)
+    finally:
+        views.end()
     return tables
 
 

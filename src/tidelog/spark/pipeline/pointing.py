@@ -3,7 +3,7 @@
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -70,23 +70,40 @@ def pointing_at_rows(pipeline: Pipeline) -> Generator[None]:
         raise failed_on_a_row(pipeline, error) or error from None
 
 
-def failed_on_a_row(pipeline: Pipeline, failure: BaseException) -> PipelineError | None:
-    """A query's end at the line of the step whose SQL a row can't be put through, where that is what ended it."""
+class RowFailure(NamedTuple):
+    """A row that a step's SQL can't be put through: which step, which line of it, and why."""
+
+    step: int
+    line: int
+    reason: str
+
+
+def row_failure(pipeline: Pipeline, failure: BaseException) -> RowFailure | None:
+    """What ended a query, where it is a row that a step failed on."""
     text = str(failure)
     spot, reason = _SPOT.search(text), _ROWS_REASON.search(text)
     if spot is None or reason is None:
         return None
     line = int(spot[1])
+    part = spot[2].strip().removeprefix("...").removesuffix("...")  # of a long line Spark shows no more than a part
     for index, step in enumerate(pipeline.steps):
         lines = step["sql"].split("\n")
-        if line <= len(lines) and spot[2].strip() in lines[line - 1]:
-            return pipeline.problem(
-                ("step", index, "sql"),
-                f"step {step['name']} can't go on with a row: {reason[0]} Mend the step and run it again: it goes on "
-                "with the same rows, none is lost",
-                _first(pipeline, index) + line - 1,
-            )
+        if line <= len(lines) and part in lines[line - 1]:
+            return RowFailure(index, line, reason[0])
     return None
+
+
+def failed_on_a_row(pipeline: Pipeline, failure: BaseException, what: str = "a row") -> PipelineError | None:
+    """A query's end at the line of the step whose SQL a row can't be put through, where that is what ended it."""
+    told = row_failure(pipeline, failure)
+    if told is None:
+        return None
+    return pipeline.problem(
+        ("step", told.step, "sql"),
+        f"step {pipeline.steps[told.step]['name']} can't go on with {what}: {told.reason} Mend the step and run "
+        "it again: it goes on with the same rows, none is lost",
+        _first(pipeline, told.step) + told.line - 1,
+    )
 
 
 def _below(pipeline: Pipeline, index: int, error: AnalysisException) -> int:

@@ -69,6 +69,11 @@ class Queries:
             self.start(name, self._begin[name])
         return failed
 
+    def again(self, name: str) -> None:
+        """Start one again whose failure was seen to."""
+        self._tries.pop(name, None)
+        self.start(name, self._begin[name])
+
     def stop(self) -> None:
         """Stop all, at once: one that waits for a broker takes half a minute.
 

@@ -1,18 +1,23 @@
 """Running a pipeline: a Spark session, a query for each sink and one for bad rows, watched until they end."""
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
+
+from tidelog.spark.pipeline import unfit
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import failed_on_a_row, pointing_at_rows
 from tidelog.spark.pipeline.queries import Queries
-from tidelog.spark.pipeline.reason import reason_of
+from tidelog.spark.pipeline.reason import reason_of, words_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
+from tidelog.spark.pipeline.setting_aside import set_aside
 from tidelog.spark.pipeline.sinks import (
     bad_rows,
     end_streams,
@@ -23,6 +28,8 @@ from tidelog.spark.pipeline.sinks import (
 )
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.spark.progress import write_file
+
+logger = logging.getLogger("tidelog.spark")
 
 WATCH_S = 0.5
 ENDED_S = 0.5
@@ -130,7 +137,22 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
         _still_bad_rows(pipeline, tables, still)
         _warm(pipeline, spark)
     queries = Queries(board.tell)
-    begin = {name: partial(start_stream, pipeline, name, sink, tables[sink["from"]]) for name, sink in pipeline.sinks}
+
+    def begin_sink(name: str, sink: dict[str, Any], *, once: bool) -> Any:
+        aside = unfit.aside(pipeline.state, name)
+        rows = (build(spark, pipeline, start, aside=aside) if aside else tables)[sink["from"]]
+        return start_stream(pipeline, name, sink, rows, once=once)
+
+    def goes_on(name: str, failure: Any) -> bool:
+        try:
+            with stop.cancelling(spark):
+                alive = partial(board.look, queries.by_name, "running")
+                return set_aside(spark, pipeline, name, tables, failure, board.tell, alive)
+        except PySparkException as error:
+            logger.warning("%s: could not look for the row that it failed on: %s", name, words_of(error))
+            return False
+
+    begin = {name: partial(begin_sink, name, sink) for name, sink in pipeline.sinks}
     for source in pipeline.sources:
         if pipeline.is_decoded(source) and source not in still:
             name = _bad_name(pipeline, source)
@@ -142,7 +164,7 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
             queries.start(name, partial(starting, once=once))
             board.look(queries.by_name, "starting")
         board.tell(f"{pipeline.name} runs: {', '.join(begin)}")
-        return _watch(pipeline, queries, board, stop)
+        return _watch(pipeline, queries, board, stop, goes_on)
     finally:
         queries.stop()
         end_streams(pipeline, queries.by_name)
@@ -164,17 +186,23 @@ def _bad_name(pipeline: Pipeline, source: str) -> str:
     return BAD_ROWS if len(pipeline.sources) == 1 else f"{BAD_ROWS}-{source}"
 
 
-def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop) -> bool:
-    """Until all are done (True), one failed (raises its reason), or a stop is wished."""
+def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_on: Callable[[str, Any], bool]) -> bool:
+    """Until all are done (True), one failed for good (raises its reason), or a stop is wished.
+
+    `goes_on` does what it can about a failure; where that is enough, the query is started again.
+    """
     while not stop:
         failed = running.mend()
         active = any(query.isActive for query in running.by_name.values())
-        board.look(running.by_name, "failed" if failed else "running" if active else "done")
-        if failed and not stop:
-            failure = running.by_name[failed[0]].exception()
-            told = RuntimeError(f"{pipeline.name}: {failed[0]}: {reason_of(failure)}")
-            raise failed_on_a_row(pipeline, failure) or told
-        if not active:
+        board.look(running.by_name, "running" if active or failed else "done")
+        for name in failed:
+            failure = running.by_name[name].exception()
+            if not stop and not goes_on(name, failure) and not stop:
+                told = RuntimeError(f"{pipeline.name}: {name}: {reason_of(failure)}")
+                raise failed_on_a_row(pipeline, failure) or told
+            if not stop:
+                running.again(name)
+        if not active and not failed:
             return True
         stop.wait(WATCH_S)
     board.write("stopping")

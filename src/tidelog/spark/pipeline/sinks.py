@@ -23,6 +23,8 @@ CONSOLE = {"truncate": "false", "numRows": "50"}
 FOLDERS = ("delta", "parquet", "csv", "json", "orc", "avro", "text")
 """Formats whose path is one of a file system: Iceberg's may be a table's name."""
 EXAMPLE_CHARS = 200
+ORDER = "_offset"
+"""By which of two rows with a key the newer one is known, unless a sink names a column."""
 
 
 def records(rows: Any, key: str | None) -> Any:
@@ -83,15 +85,24 @@ def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None
     try:
         place = F.struct("_topic", "_partition", "_offset", REASON)
         [found] = rows.agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
-        if found["rows"] and pipeline.bad_topic is not None:
-            letters = dead_letters(rows, pipeline.name)
-            _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, letters, batch)
+        if found["rows"]:
+            send_letters(pipeline, name, rows, batch)
     finally:
         rows.unpersist()
-    where = "dropped" if pipeline.bad_topic is None else f"sent to {pipeline.bad_topic}"
     first = found["first"]
     example = "" if first is None else f"{first[0]}-{first[1]} offset {first[2]}: {first[3]}"
-    left_out.add(pipeline.state, name, batch, found["rows"], f"could not be decoded, {where}", example)
+    why = f"could not be decoded, {where_bad_rows_go(pipeline)}"
+    left_out.add(pipeline.state, name, batch, found["rows"], why, example)
+
+
+def send_letters(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None:
+    """Bad rows to their topic, once under this name and batch; not where they are to be dropped."""
+    if pipeline.bad_topic is not None:
+        _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, dead_letters(rows, pipeline.name), batch)
+
+
+def where_bad_rows_go(pipeline: Pipeline) -> str:
+    return "dropped" if pipeline.bad_topic is None else f"sent to {pipeline.bad_topic}"
 
 
 def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
@@ -171,9 +182,8 @@ def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any
     if "upsert_by" not in sink:
         lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
         return
-    by, order = sink["upsert_by"], sink.get("order_by", "_offset")
-    keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order, *by)]
-    keyless, first = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
+    by, order = sink["upsert_by"], sink.get("order_by", ORDER)
+    keyless, first = lake.upsert(written(sink, rows), writer, by, order, sink.get("buckets", lake.BUCKETS))
     why = f"without {' and '.join(by)}, left out of the table"
     left_out.add(pipeline.state, name, batch, keyless, why, first[:EXAMPLE_CHARS])
 
@@ -189,6 +199,16 @@ def _options(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
     if sink.get("format") in FOLDERS and "://" not in options.get("path", "://"):
         options["path"] = str((pipeline.file.parent / options["path"]).resolve())
     return options
+
+
+def written(sink: dict[str, Any], rows: Any) -> Any:
+    """What goes to a sink of a table's rows."""
+    if "topic" in sink:
+        return records(rows, sink.get("key"))
+    if "upsert_by" not in sink:
+        return shown(rows)
+    wanted = ("_tombstone", sink.get("order_by", ORDER), *sink["upsert_by"])
+    return rows.select(*[name for name in rows.columns if not name.startswith("_") or name in wanted])
 
 
 def shown(rows: Any) -> Any:

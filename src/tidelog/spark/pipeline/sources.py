@@ -1,5 +1,6 @@
 """Sources as tables of a Spark session: topics, decoded, or anything else that Spark reads."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,31 @@ from tidelog.client.start import Start
 from tidelog.spark.options import OptionError, read_options
 from tidelog.spark.pipeline.decode import columns_of, decoded, inferred
 from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.stretches import options_for
 from tidelog.spark.pipeline.views import Views
+from tidelog.spark.plan import OffsetRange
 from tidelog.spark.progress import write_file
 
 FILE_OPTIONS = {"csv": {"mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
 """Spark's own default makes nulls of what it can't read, and says nothing."""
 
 
-def read(spark: Any, pipeline: Pipeline, name: str, views: Views, start: str | None, *, bad: bool = False) -> Any:
-    """The rows of a source; with `bad` those of a decoded one for its bad rows: with headers, so that none is lost."""
+def read(
+    spark: Any,
+    pipeline: Pipeline,
+    name: str,
+    views: Views,
+    start: str | None = None,
+    *,
+    bad: bool = False,
+    still: Sequence[OffsetRange] | None = None,
+) -> Any:
+    """The rows of a source; with `bad` those of a decoded one for its bad rows: with headers, so that none is lost.
+
+    `still`: as a table, and of a topic no more than these stretches.
+    """
     source = pipeline.sources[name]
-    stream = pipeline.is_watched(name) if bad else pipeline.is_stream(name)
+    stream = still is None and (pipeline.is_watched(name) if bad else pipeline.is_stream(name))
     reading = spark.readStream if stream else spark.read
     if "format" in source:
         return _other(reading, pipeline, source)
@@ -26,24 +41,32 @@ def read(spark: Any, pipeline: Pipeline, name: str, views: Views, start: str | N
     base |= {"subscribe": ",".join(source["topics"])} if "topics" in source else {"subscribePattern": source["pattern"]}
     if source.get("committed", True):
         base["kafka.isolation.level"] = "read_committed"
-    more = _starting(pipeline, name, start or source.get("from", "earliest"))
+    given = base | _starting(pipeline, name, start or source.get("from", "earliest"))
     if stream:
         if "max_rows" in source:
-            more["maxOffsetsPerTrigger"] = str(source["max_rows"])
-        more["initialOffsetsPath"] = str(pipeline.state.resolve() / f"initial-{name}.json")
-        more["topicIdsPath"] = str(pipeline.state.resolve() / f"topics-{name}.json")
-        more["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
-        more["kafka.group.id"] = f"pipeline-{pipeline.name}"
-    options = {**source.get("options", {}), **({"includeHeaders": "true"} if bad else {})}
+            given["maxOffsetsPerTrigger"] = str(source["max_rows"])
+        given["initialOffsetsPath"] = str(initial_offsets(pipeline, name))
+        given["topicIdsPath"] = str(pipeline.state.resolve() / f"topics-{name}.json")
+        given["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
+        given["kafka.group.id"] = f"pipeline-{pipeline.name}"
+    given |= {**source.get("options", {}), **({"includeHeaders": "true"} if bad else {})}
+    if still:
+        given = {key: value for key, value in given.items() if not key.startswith("subscribe")}
+        given |= {**options_for(still), "failOnDataLoss": "false"}
     try:
-        read_options(base | more | options, streaming=stream)
+        read_options(given, streaming=stream)
     except OptionError as error:
         raise pipeline.problem(("source", name, "options"), str(error)) from None
-    rows = reading.format("tidelog").options(**(base | more | options)).load()
+    rows = reading.format("tidelog").options(**given).load()
     rows = views.counted(name, rows) if stream else rows
     if "descriptor" in source:
         source = {**source, "descriptor": _beside(pipeline, source["descriptor"])}
     return decoded(rows, source, _schema(spark, pipeline, name, source, base))
+
+
+def initial_offsets(pipeline: Pipeline, name: str) -> Path:
+    """Where it stands from where a source's first micro-batch began."""
+    return pipeline.state.resolve() / f"initial-{name}.json"
 
 
 def _other(reading: Any, pipeline: Pipeline, source: dict[str, Any]) -> Any:
