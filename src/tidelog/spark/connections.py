@@ -1,5 +1,7 @@
 """The connections of a Python worker, kept between its tasks: each task would begin by asking who leads what."""
 
+import atexit
+
 from tidelog.rpc import Cluster, Options
 
 CLUSTERS_MAX = 8
@@ -15,3 +17,9 @@ def cluster_of(bootstrap: str, options: Options) -> Cluster:
     while len(_clusters) > CLUSTERS_MAX:
         _clusters.pop(next(iter(_clusters))).close()
     return found
+
+
+@atexit.register
+def _close() -> None:
+    while _clusters:
+        _clusters.popitem()[1].close()
