@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tidelog.spark.pipeline import stretches, unfit
-from tidelog.spark.pipeline.unfit import Row
+from tidelog.spark.pipeline.unfit import Row, Unfit
 from tidelog.spark.plan import OffsetRange
 
 
@@ -50,18 +50,42 @@ def test_what_a_micro_batch_reads_stands_in_the_checkpoint(tmp_path: Path) -> No
     offsets(1, {"a": {"0": 12, "1": 5}, "b": {"10": 3}}, {"a": {"0": 15}})
     assert stretches.unfinished(tmp_path) == 1
     assert found(1) == [OffsetRange("a", 0, 10, 15), OffsetRange("a", 1, 0, 5), OffsetRange("b", 10, 0, 3)]
+    offsets(1, {"a": 7}, {"a": {"0": 12}})  # what another kind of source keeps there
+    assert found(1) == [OffsetRange("a", 0, 10, 12)]
     offsets(1, {"a": {"0": 12}}, version="v2")
     assert found(1) == []
 
 
 def test_rows_are_noted_by_batch_and_known_to_other_queries(tmp_path: Path) -> None:
-    first, second, third = Row("a", 0, 1), Row("a", 0, 2), Row("b", 1, 1)
-    assert unfit.aside(tmp_path, "lake") == []
-    assert unfit.note(tmp_path, "lake", 4, [second]) == 1
-    assert unfit.note(tmp_path, "lake", 4, [first, second]) == 2
-    assert unfit.aside(tmp_path, "lake") == [first, second]
-    assert unfit.known(tmp_path, ("lake", 4)) == set()
-    assert unfit.known(tmp_path, ("other", 4)) == {first, second}
-    assert unfit.note(tmp_path, "lake", 5, [third]) == 1
-    assert unfit.aside(tmp_path, "lake") == [third]
-    assert unfit.known(tmp_path, ("lake", 5)) == {first, second}
+    first, second, third = (Unfit(Row(*place), "a", "bad") for place in (("a", 0, 1), ("a", 0, 2), ("b", 1, 1)))
+    assert unfit.aside(tmp_path, "lake", 4) == []
+    unfit.add(tmp_path, "lake", 4, [second])
+    unfit.close(tmp_path, "lake")
+    unfit.add(tmp_path, "lake", 4, [second, first])
+    assert unfit.aside(tmp_path, "lake", 4) == [first.row, second.row]
+    assert unfit.read(tmp_path, "lake").owed == [first]
+    assert unfit.aside(tmp_path, "lake", 5) == unfit.aside(tmp_path, "lake", None) == []
+    unfit.close(tmp_path, "lake")
+    unfit.add(tmp_path, "lake", 5, [third])
+    assert unfit.aside(tmp_path, "lake", 5) == [third.row]
+    assert unfit.known(tmp_path) == {first.row, second.row, third.row}
+    unfit.add(tmp_path, "other", 0, [first, third])
+    assert [(note.open, note.owed) for note in unfit.notes(tmp_path).values()] == [(True, [third]), (True, [])]
+
+
+def test_the_number_of_a_note_grows_also_where_the_one_before_was_removed(tmp_path: Path) -> None:
+    row = Unfit(Row("a", 0, 1), "a", "bad")
+    unfit.add(tmp_path, "lake", 4, [row])
+    first = unfit.read(tmp_path, "lake").number
+    unfit.add(tmp_path, "lake", 4, [row])
+    assert unfit.read(tmp_path, "lake").number == first + 1
+    (tmp_path / "unfit" / "lake.json").unlink()
+    assert unfit.read(tmp_path, "lake").number == 0
+    unfit.add(tmp_path, "lake", 0, [row])
+    assert unfit.read(tmp_path, "lake").number >= first
+
+
+def test_a_row_lies_in_a_stretch_or_in_none() -> None:
+    ranges = [OffsetRange("a", 0, 5, 8), OffsetRange("b", 3, 0, 6)]
+    found = [stretches.lying_in(ranges, row) for row in (("a", 0, 5), ("a", 0, 8), ("a", 1, 6), ("b", 3, 0))]
+    assert found == [True, False, False, True]

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline import setting_aside, unfit
+from tidelog.spark.pipeline import setting_aside
 from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.model import load
 from tidelog.spark.pipeline.redrive import redrive
@@ -139,29 +139,6 @@ def test_later_batches_fail_too_and_what_is_counted_by_group_is_right(
     last = {each.key: json.loads(each.value or b"")["amount"] for each in out}
     assert last == {b"0": 21, b"1": 16}
     assert [key for key, _ in letters(broker, topic)] == [b"k15", b"k25", b"k35", b"k41", b"k5"]
-
-
-@pytest.mark.long
-def test_a_run_that_is_cut_off_after_the_letters_sends_none_twice(
-    spark: Any, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send(broker, topic, "1", "x", "2")
-    pipeline = load(written(tmp_path, topic, LAKE), broker.bootstrap)
-
-    class Cut(BaseException):
-        pass
-
-    def cut(*args: Any) -> int:
-        raise Cut
-
-    with monkeypatch.context() as patch:
-        patch.setattr(unfit, "note", cut)
-        with pytest.raises(Cut):
-            run(pipeline, spark, once=True, tell=print)
-    assert len(letters(broker, topic)) == 1
-    run(pipeline, spark, once=True, tell=print)
-    assert lake(spark, tmp_path) == [(0, 1), (2, 2)]
-    assert len(letters(broker, topic)) == 1
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def make_topics(pipeline: Pipeline) -> None:
 def build(
     spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None, aside: Iterable[Row] = ()
 ) -> dict[str, Any]:
-    """All tables by name, without the rows that are left `aside`.
+    """All tables by name, those of streams without the rows that are left `aside`.
 
     Those that were decoded also stand under `name!` with their bad rows.
     """
@@ -78,7 +78,9 @@ def build(
     given: dict[str, Any] = {}
     for name in pipeline.sources:
         with reading(pipeline, name):
-            given[name] = _without(aside, good(read(spark, pipeline, name, views, start)))
+            given[name] = good(read(spark, pipeline, name, views, start))
+            if pipeline.is_stream(name) and "format" not in pipeline.sources[name]:
+                given[name] = _without(aside, given[name])
             if pipeline.is_decoded(name):
                 given[f"{name}!"] = read(spark, pipeline, name, views, start, bad=True)
     tables = stepped(pipeline, given, views)
@@ -99,7 +101,7 @@ def good(rows: Any) -> Any:
 
 def _without(aside: Iterable[Row], rows: Any) -> Any:
     by_place: dict[tuple[str, int], list[int]] = {}
-    for row in aside if "_topic" in rows.columns else ():
+    for row in aside:
         by_place.setdefault((row.topic, row.partition), []).append(row.offset)
     for (topic, partition), offsets in by_place.items():
         there = (F.col("_topic") == topic) & (F.col("_partition") == partition)

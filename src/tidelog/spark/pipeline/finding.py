@@ -1,162 +1,207 @@
 """Which rows of a micro-batch a step fails on: they are put through the steps again, as tables, in ever smaller parts.
 
-A row is found only where it fails all by itself, in a step that looks at one row of one stream at a time: what comes of
+A row is found only where it fails all by itself, in a step that takes the rows of a stream one by one: what comes of
 groups, windows and joins of two streams is no single row's fault.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from tidelog.spark.options import compiled
 from tidelog.spark.pipeline.build import good, stepped
 from tidelog.spark.pipeline.model import Pipeline
-from tidelog.spark.pipeline.pointing import row_failure
-from tidelog.spark.pipeline.sinks import written
+from tidelog.spark.pipeline.pointing import RowFailure, row_failure
+from tidelog.spark.pipeline.sinks import taken
 from tidelog.spark.pipeline.sources import initial_offsets, read
-from tidelog.spark.pipeline.stretches import around, halves, read_by, size, within
-from tidelog.spark.pipeline.unfit import Row
+from tidelog.spark.pipeline.stretches import around, between, halves, lying_in, read_by, size
+from tidelog.spark.pipeline.unfit import Row, Unfit
 from tidelog.spark.pipeline.views import Views
 from tidelog.spark.plan import OffsetRange
 
 HELD_MAX = 50_000
 """Parts of so many rows are kept in memory while they are looked through."""
+PLACE = ("_topic", "_partition", "_offset")
+RELATION = "StreamingRelationV2"
 ROW_BY_ROW = {
     "Project",
     "Filter",
     "SubqueryAlias",
     "Generate",
     "Join",
+    "Union",
     "CollectMetrics",
     "EventTimeWatermark",
-    "StreamingRelationV2",
+    RELATION,
 }
 """What Spark calls the parts of a plan that take rows of a stream one by one. A join is so with one stream in it."""
+AS_A_STREAM = {
+    "spark.sql.adaptive.enabled": "false",  # would leave out what is joined with nothing, and never compute it
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # so would a join that needs no shuffle; streams always have one
+    "spark.sql.shuffle.partitions": "2",
+}
 _STREAMING = re.compile(r"^[\s:+-]*~(\w+)(?: (\w+)$)?", re.MULTILINE)
 
 
-class Unfit(NamedTuple):
-    """A row, the step that fails on it, and why."""
+def sources_of(pipeline: Pipeline, table: Any) -> list[str]:
+    """The streams of topics that a step takes its rows from, one by one; none where it takes them in any other way.
 
-    row: Row
-    step: str
-    reason: str
-
-
-def source_of(pipeline: Pipeline, table: Any) -> str | None:
-    """The stream of topics that a table is made from, row by row; None where it is made in any other way."""
+    That one row of several is kept, which comes last in a step (`dedup`), does not change how its SQL takes them.
+    """
     plan: str = table._jdf.queryExecution().analyzed().toString()
     found = [(operator, name.lower()) for operator, name in _STREAMING.findall(plan)]
     operators = [operator for operator, _ in found]
-    sources = {name.lower(): name for name in pipeline.sources}
-    names = {sources[name] for operator, name in found if operator == "SubqueryAlias" and name in sources}
-    if not ROW_BY_ROW.issuperset(operators) or operators.count("StreamingRelationV2") != 1 or len(names) != 1:
-        return None
-    [name] = names
-    return None if "format" in pipeline.sources[name] else name
+    if operators and operators[0].startswith("Deduplicate"):
+        operators = operators[1:]
+    if not ROW_BY_ROW.issuperset(operators) or ("Join" in operators and operators.count(RELATION) != 1):
+        return []
+    tables = {name for operator, name in found if operator == "SubqueryAlias"}
+    names = [name for name in pipeline.sources if name.lower() in tables]
+    return [] if any("format" in pipeline.sources[name] for name in names) else names
 
 
 class Finding:
-    """Looks through what a query was to read in the micro-batch that it failed in."""
+    """Looks through what a query was to read of a source in the micro-batch that it failed in."""
 
-    def __init__(self, spark: Any, pipeline: Pipeline, query: str, batch: int, by_row: dict[str, str]) -> None:
-        """`by_row`: the steps that take rows one by one, each with the source that they are of."""
+    def __init__(
+        self,
+        spark: Any,
+        pipeline: Pipeline,
+        query: str,
+        source: str,
+        by_row: Collection[int],
+        tables: Mapping[str, Any],
+        alive: Callable[[], None],
+    ) -> None:
+        """`by_row`: the steps that take the rows of the source one by one. `tables`: all of them, as streams.
+
+        `alive` is called again and again.
+        """
         self._spark = spark
         self._pipeline = pipeline
-        self._sink = dict(pipeline.sinks)[query]
+        self._query = query
+        self._source = source
         self._by_row = by_row
-        self._read = {name: self._ranges(name, query, batch) for name in pipeline.sources if pipeline.is_stream(name)}
-        self._given = {name: self._all(name) for name in pipeline.sources}
+        self._alive = alive
+        self._given = {name: self._beside(name, tables[name]) for name in pipeline.sources}
 
-    def _ranges(self, name: str, query: str, batch: int) -> list[OffsetRange]:
-        source = self._pipeline.sources[name]
-        if "format" in source:
-            return []
+    def _beside(self, name: str, rows: Any) -> Any:
+        """What the source's rows are put through the steps with: tables, and nothing of any stream.
+
+        That it is nothing is not to be seen before it is read: Spark would leave out what can't come to anything.
+        """
+        if not self._pipeline.is_stream(name):
+            return rows
+        return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), rows.schema)
+
+    def found(self, batch: int, known: Collection[Row]) -> Iterator[Unfit]:
+        """The rows that steps fail on, each by itself. Only those that are `known` are tried, where one of them does.
+
+        None where steps fail without any: it is a table beside the stream, say.
+        """
+        ranges = self._ranges(batch)
+        if not ranges or self._fails(self._given[self._source]) is not None:
+            return
+        any_known = False
+        for each in self._among([row for row in sorted(known) if lying_in(ranges, row)]):
+            any_known = True
+            yield each
+        if not any_known:
+            yield from self._look(ranges, certain=True)
+
+    def _ranges(self, batch: int) -> list[OffsetRange]:
+        source = self._pipeline.sources[self._source]
         pattern = compiled(source["pattern"]) if "pattern" in source else None
 
         def is_read(topic: str) -> bool:
             return topic in source.get("topics", ()) or (pattern is not None and pattern.search(topic) is not None)
 
-        checkpoint = self._pipeline.state / "checkpoints" / query
-        return read_by(checkpoint, batch, initial_offsets(self._pipeline, name), is_read)
+        checkpoint = self._pipeline.state / "checkpoints" / self._query
+        return read_by(checkpoint, batch, initial_offsets(self._pipeline, self._source), is_read)
 
-    def _all(self, name: str) -> Any:
-        """A source as the batch has it, as a table."""
-        rows = self._some(name, self._read.get(name, ()))
-        nothing = name in self._read and not self._read[name] and "format" not in self._pipeline.sources[name]
-        return rows.where("false") if nothing else rows
-
-    def among(self, source: str, rows: Collection[Row]) -> Iterator[Unfit]:
-        """Those of some rows that were read in this batch, too, and that steps fail on."""
-        alone = [OffsetRange(*row, row.offset + 1) for row in sorted(rows)]
-        alone = [one for one in alone if any(self._has(each, one) for each in self._read[source])]
-        if not alone:
+    def _among(self, rows: Sequence[Row]) -> Iterator[Unfit]:
+        if not rows:
             return
-        held = self._some(source, around((one.topic, one.partition, one.start) for one in alone))
-        held = held.where(within(alone)).persist()
-        try:
-            for one in alone:
-                yield from self._look_within(source, held, [one])
-        finally:
-            held.unpersist()
+        wanted = F.broadcast(self._spark.createDataFrame(rows, "_topic string, _partition int, _offset long"))
+        with self._held(self._some(around(rows)).join(wanted, list(PLACE), "left_semi")) as held:
+            yield from self._look_within(*held)
 
-    @staticmethod
-    def _has(outer: OffsetRange, inner: OffsetRange) -> bool:
-        same = (outer.topic, outer.partition) == (inner.topic, inner.partition)
-        return same and outer.start <= inner.start and inner.end <= outer.end
-
-    def of(self, source: str) -> Iterator[Unfit]:
-        """The rows of a source that steps fail on, each by itself."""
-        yield from self._look(source, self._read[source])
-
-    def _look(self, source: str, ranges: Sequence[OffsetRange]) -> Iterator[Unfit]:
-        """In parts that are small enough to be held."""
-        if not ranges or self._fails(source, self._some(source, ranges)) is None:
+    def _look(self, ranges: Sequence[OffsetRange], *, certain: bool = False) -> Iterator[Unfit]:
+        """In parts that are small enough to be held. `certain`: it is known that these rows fail."""
+        rows = self._some(ranges)
+        if not certain and self._fails(rows) is None:
             return
-        if size(ranges) > HELD_MAX:
-            for half in halves(ranges):
-                yield from self._look(source, half)
-            return
-        held = self._some(source, ranges).persist()
-        try:
-            yield from self._look_within(source, held, ranges, certain=True)
-        finally:
-            held.unpersist()
-
-    def _some(self, source: str, ranges: Sequence[OffsetRange]) -> Any:
-        return good(read(self._spark, self._pipeline, source, Views(self._spark), still=ranges))
-
-    def _look_within(
-        self, source: str, held: Any, ranges: Sequence[OffsetRange], *, certain: bool = False
-    ) -> Iterator[Unfit]:
-        """`certain`: it is known that these rows fail."""
-        is_one = size(ranges) == 1
-        failure = None if certain and not is_one else self._fails(source, held.where(within(ranges)))
-        if failure is None and (is_one or not certain):
-            return
-        if is_one:
-            [at] = ranges
-            told = None if failure is None else row_failure(self._pipeline, failure)
-            name = "" if told is None else self._pipeline.steps[told.step]["name"]
-            if told is not None and self._by_row.get(name) == source:
-                yield Unfit(Row(at.topic, at.partition, at.start), name, told.reason)
+        if size(ranges) <= HELD_MAX:
+            with self._held(rows) as held:
+                yield from self._look_within(*held, certain=True)
             return
         left, right = halves(ranges)
         found = False
-        for each in self._look_within(source, held, left):
+        for each in self._look(left):
             found = True
             yield each
-        yield from self._look_within(source, held, right, certain=not found)
+        yield from self._look(right, certain=not found)
 
-    def _fails(self, source: str, rows: Any) -> Exception | None:
-        """Why the sink's rows can't be made, were these all that there is of the source."""
-        tables = stepped(self._pipeline, {**self._given, source: rows}, Views(self._spark))
+    def _some(self, ranges: Sequence[OffsetRange]) -> Any:
+        return good(read(self._spark, self._pipeline, self._source, Views(self._spark), still=ranges))
+
+    @contextmanager
+    def _held(self, rows: Any) -> Generator[tuple[Any, list[Row]]]:
+        """Rows that are read once, and where each stands, in order."""
+        held = rows.persist()
         try:
-            written(self._sink, tables[self._sink["from"]]).write.format("noop").mode("overwrite").save()
+            yield held, sorted(Row(*each) for each in held.select(*PLACE).collect())
+        finally:
+            held.unpersist()
+
+    def _look_within(self, held: Any, rows: Sequence[Row], *, certain: bool = False) -> Iterator[Unfit]:
+        if not rows:
+            return
+        failure = None
+        if not certain or len(rows) == 1:
+            failure = self._fails(held.where(between(rows[0], rows[-1])))
+            if failure is None:
+                return
+        if len(rows) == 1 and failure is not None:
+            yield Unfit(rows[0], self._pipeline.steps[failure.step]["name"], failure.reason)
+            return
+        middle = len(rows) // 2
+        found = False
+        for each in self._look_within(held, rows[:middle]):
+            found = True
+            yield each
+        yield from self._look_within(held, rows[middle:], certain=not found)
+
+    def _fails(self, rows: Any) -> RowFailure | None:
+        """How the sink's rows can't be made, were these all that there is of the source.
+
+        Only what a step fails on that takes them one by one: a group of a few rows may fail where the whole does not.
+        """
+        self._alive()
+        sink = dict(self._pipeline.sinks)[self._query]
+        tables = stepped(self._pipeline, {**self._given, self._source: rows}, Views(self._spark))
+        try:
+            taken(sink, tables[sink["from"]]).write.format("noop").mode("overwrite").save()
         except PySparkException as error:
-            if row_failure(self._pipeline, error) is None:  # brokers that are away, or a run that is to stop
+            told = row_failure(self._pipeline, error)
+            if told is None:  # brokers that are away, or a run that is to stop
                 raise
-            return error
+            return told if set(self._by_row).issuperset(told.steps) else None
         return None
+
+
+@contextmanager
+def as_a_stream(spark: Any) -> Generator[None]:
+    """Tables are computed as streams are, as far as settings can have it."""
+    before = {name: spark.conf.get(name) for name in AS_A_STREAM}
+    try:
+        for name, value in AS_A_STREAM.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)

@@ -21,8 +21,13 @@ ADVICE = {
     "Schema must be specified": "give the source a schema",
 }
 """What to do about some things that Spark says."""
-_SPOT = re.compile(r"== SQL(?: of [^\n]+)? \(line (\d+), position \d+\) ==\n([^\n]*)")
-_ROWS_REASON = re.compile(r"\[(?!STREAM_FAILED)[A-Z_]+(?:\.[A-Z_]+)*\] [^\n]*?(?= SQLSTATE)")
+_SPOT = re.compile(r"== SQL(?: of [^\n]+)? \(line (\d+), position (\d+)\) ==\n([^\n]*)(?:\n( *)(\^+))?")
+"""Where in which SQL: a line of it, or some of a long one, and below that which part is meant."""
+_ROWS_REASON = re.compile(
+    r"\[(?!STREAM_FAILED|FOREACH_BATCH|TASK_WRITE_FAILED)[A-Z0-9_]+(?:\.[A-Z0-9_]+)*\] .*(?= SQLSTATE)", re.DOTALL
+)
+REASON_CHARS = 500
+"""So much is told of a reason: there may be a whole value in it."""
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
 _PLACE = re.compile(r"line (\d+)")
 _NO_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `(\w+)`")
@@ -71,26 +76,36 @@ def pointing_at_rows(pipeline: Pipeline) -> Generator[None]:
 
 
 class RowFailure(NamedTuple):
-    """A row that a step's SQL can't be put through: which step, which line of it, and why."""
+    """A row that a step's SQL can't be put through: which step, which line of it, and why.
 
-    step: int
+    Where several steps have the same words in the same place it may be any of them; it is told of the first.
+    """
+
+    steps: tuple[int, ...]
     line: int
     reason: str
+
+    @property
+    def step(self) -> int:
+        return self.steps[0]
 
 
 def row_failure(pipeline: Pipeline, failure: BaseException) -> RowFailure | None:
     """What ended a query, where it is a row that a step failed on."""
     text = str(failure)
-    spot, reason = _SPOT.search(text), _ROWS_REASON.search(text)
+    spot = _SPOT.search(text)
+    reason = _ROWS_REASON.search(text, 0, spot.start()) if spot else None
     if spot is None or reason is None:
         return None
-    line = int(spot[1])
-    part = spot[2].strip().removeprefix("...").removesuffix("...")  # of a long line Spark shows no more than a part
-    for index, step in enumerate(pipeline.steps):
-        lines = step["sql"].split("\n")
-        if line <= len(lines) and part in lines[line - 1]:
-            return RowFailure(index, line, reason[0])
-    return None
+    line, position = int(spot[1]), int(spot[2])
+    part = spot[3].strip().removeprefix("...").removesuffix("...")  # of a long line Spark shows no more than a part
+    meant = spot[3][len(spot[4] or "") :][: len(spot[5] or "")]
+    lines = {index: step["sql"].split("\n")[line - 1 : line] for index, step in enumerate(pipeline.steps)}
+    found = [index for index, shown in lines.items() if shown and part in shown[0]]
+    there = [index for index in found if lines[index][0].startswith(meant, position - 1)]
+    told = " ".join(reason[0].split())
+    told = told if len(told) <= REASON_CHARS else f"{told[:REASON_CHARS]}..."
+    return RowFailure(tuple(there or found), line, told) if found else None
 
 
 def failed_on_a_row(pipeline: Pipeline, failure: BaseException, what: str = "a row") -> PipelineError | None:

@@ -17,7 +17,7 @@ from tidelog.spark.pipeline.pointing import failed_on_a_row, pointing_at_rows
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of, words_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
-from tidelog.spark.pipeline.setting_aside import set_aside
+from tidelog.spark.pipeline.setting_aside import set_aside, settle
 from tidelog.spark.pipeline.sinks import (
     bad_rows,
     end_streams,
@@ -27,6 +27,7 @@ from tidelog.spark.pipeline.sinks import (
     write_batch,
 )
 from tidelog.spark.pipeline.stopping import Stop
+from tidelog.spark.pipeline.stretches import unfinished
 from tidelog.spark.progress import write_file
 
 logger = logging.getLogger("tidelog.spark")
@@ -135,18 +136,19 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
             _run_still(pipeline, tables, still, board)
             return True
         _still_bad_rows(pipeline, tables, still)
+        settle(spark, pipeline)
         _warm(pipeline, spark)
     queries = Queries(board.tell)
 
     def begin_sink(name: str, sink: dict[str, Any], *, once: bool) -> Any:
-        aside = unfit.aside(pipeline.state, name)
+        aside = unfit.aside(pipeline.state, name, unfinished(pipeline.state / "checkpoints" / name))
         rows = (build(spark, pipeline, start, aside=aside) if aside else tables)[sink["from"]]
         return start_stream(pipeline, name, sink, rows, once=once)
 
     def goes_on(name: str, failure: Any) -> bool:
         try:
             with stop.cancelling(spark):
-                alive = partial(board.look, queries.by_name, "running")
+                alive = _now_and_then(partial(board.look, queries.by_name, "running"))
                 return set_aside(spark, pipeline, name, tables, failure, board.tell, alive)
         except PySparkException as error:
             logger.warning("%s: could not look for the row that it failed on: %s", name, words_of(error))
@@ -168,6 +170,19 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
     finally:
         queries.stop()
         end_streams(pipeline, queries.by_name)
+
+
+def _now_and_then(act: Callable[[], None]) -> Callable[[], None]:
+    """Called as often as one likes, `act` is called no more often than a run is looked at."""
+    last = time.monotonic()
+
+    def called() -> None:
+        nonlocal last
+        if time.monotonic() > last + WATCH_S:
+            act()
+            last = time.monotonic()
+
+    return called
 
 
 def _warm(pipeline: Pipeline, spark: Any) -> None:

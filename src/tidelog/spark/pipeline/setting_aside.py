@@ -1,25 +1,21 @@
 """A query that a row ended goes on without it: the row is a bad one now, as one is that can't be decoded."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline import left_out, unfit
-from tidelog.spark.pipeline.decode import BAD, REASON
-from tidelog.spark.pipeline.finding import Finding, Unfit, source_of
+from tidelog.spark.pipeline.decode import BAD, REASON, decoded
+from tidelog.spark.pipeline.finding import Finding, as_a_stream, sources_of
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import failed_on_a_row, row_failure
 from tidelog.spark.pipeline.sinks import send_letters, where_bad_rows_go
-from tidelog.spark.pipeline.sources import read
-from tidelog.spark.pipeline.stretches import around, unfinished
-from tidelog.spark.pipeline.views import Views
+from tidelog.spark.pipeline.stretches import around, options_for, unfinished
+from tidelog.spark.pipeline.unfit import Unfit
 
 ROWS_MAX = 100
 """Where more rows of a micro-batch fail, it is the step that is to be mended; and each takes some seconds to find."""
-FOUND = "topic string, partition int, offset long, why string"
 
 
 def set_aside(
@@ -40,44 +36,47 @@ def set_aside(
     batch = unfinished(pipeline.state / "checkpoints" / query)
     if told is None or batch is None or "bad_rows" not in pipeline.told or not hasattr(spark, "_jsparkSession"):
         return False
-    by_row = {name: source for step in pipeline.steps if (source := source_of(pipeline, tables[name := step["name"]]))}
+    by_row = [sources_of(pipeline, tables[step["name"]]) for step in pipeline.steps]
+    sources = by_row[told.step]
+    if query not in dict(pipeline.sinks) or not sources:
+        return False
     step = pipeline.steps[told.step]["name"]
-    if query not in dict(pipeline.sinks) or step not in by_row:
-        return False
     tell(f"{pipeline.name}: {query}: step {step} failed on a row of batch {batch}: looking for it")
-    finding = Finding(spark, pipeline, query, batch, by_row)
-    known = unfit.known(pipeline.state, (query, batch))
-    before = set(unfit.aside(pipeline.state, query))
-    found = list(finding.among(by_row[step], known - before))
-    for each in () if found else finding.of(by_row[step]):
-        found += [each] if each.row not in before else []
-        alive()
-        if len(found) > ROWS_MAX:
-            raise failed_on_a_row(pipeline, failure, f"more than {ROWS_MAX} rows of batch {batch}") or failure
-    if not found:
-        return False
-    _send(spark, pipeline, query, by_row[step], [each for each in found if each.row not in known])
-    _count(pipeline, query, batch, found)
-    return True
+    before = set(unfit.aside(pipeline.state, query, batch))
+    known = unfit.known(pipeline.state) - before
+    found: list[Unfit] = []
+    with as_a_stream(spark):
+        for source in sources:
+            takes = [index for index, names in enumerate(by_row) if source in names]
+            for each in Finding(spark, pipeline, query, source, takes, tables, alive).found(batch, known):
+                found += [each] if each.row not in before else []
+                if len(before) + len(found) > ROWS_MAX:
+                    raise failed_on_a_row(pipeline, failure, f"more than {ROWS_MAX} rows of batch {batch}") or failure
+    if found:
+        unfit.add(pipeline.state, query, batch, found)
+        settle(spark, pipeline)
+    return bool(found)
 
 
-def _send(spark: Any, pipeline: Pipeline, query: str, source: str, found: list[Unfit]) -> None:
-    """Letters, once: named by the rows they are of, so that a run that repeats this after a crash sends no others."""
-    new = sorted(found)
-    if not new:
-        return
-    rows = read(spark, pipeline, source, Views(spark), bad=True, still=around(each.row for each in new))
-    why = [(*each.row, f"step {each.step}: {each.reason}") for each in new]
-    told = F.broadcast(spark.createDataFrame(why, FOUND))
-    same = [rows[f"_{name}"] == told[name] for name in ("topic", "partition", "offset")]
-    letters = rows.join(told, same).withColumn(BAD, F.lit(True)).withColumn(REASON, F.col("why"))
-    name = hashlib.sha256(json.dumps([each.row for each in new]).encode()).hexdigest()[:16]
-    send_letters(pipeline, f"{query}-{name}", letters, 0)
+def settle(spark: Any, pipeline: Pipeline) -> None:
+    """Do what notes ask for that are open: send letters, and count. A run that repeats this sends none twice."""
+    for query, note in unfit.notes(pipeline.state).items():
+        if not note.open or note.first is None:
+            continue
+        if note.owed:
+            send_letters(pipeline, f"{query}:unfit", _letters(spark, pipeline, note.owed), note.number)
+        row, step, reason = note.first
+        where = f"failed in step {step}, {where_bad_rows_go(pipeline)}"
+        example = f"{row.topic}-{row.partition} offset {row.offset}: {reason}"
+        left_out.add(pipeline.state, f"{query}-failed", note.batch, len(note.rows), where, example)
+        unfit.close(pipeline.state, query)
 
 
-def _count(pipeline: Pipeline, query: str, batch: int, found: list[Unfit]) -> None:
-    count = unfit.note(pipeline.state, query, batch, (each.row for each in found))
-    first = min(found)
-    example = f"{first.row.topic}-{first.row.partition} offset {first.row.offset}: {first.reason}"
-    where = f"failed in step {first.step}, {where_bad_rows_go(pipeline)}"
-    left_out.add(pipeline.state, f"{query}-failed", batch, count, where, example)
+def _letters(spark: Any, pipeline: Pipeline, owed: list[Unfit]) -> Any:
+    """The records of these rows as they stand in their topics, as bad ones."""
+    given = {**pipeline.kafka, **options_for(around(each.row for each in owed))}
+    rows = spark.read.format("tidelog").options(**given, includeHeaders="true", failOnDataLoss="false").load()
+    why = [(*each.row, f"step {each.step}: {each.reason}") for each in owed]
+    told = F.broadcast(spark.createDataFrame(why, f"_topic string, _partition int, _offset long, {REASON} string"))
+    rows = decoded(rows, {}, "").drop(BAD, REASON).join(told, ["_topic", "_partition", "_offset"])
+    return rows.withColumn(BAD, F.lit(True))

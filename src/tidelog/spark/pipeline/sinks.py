@@ -23,8 +23,6 @@ CONSOLE = {"truncate": "false", "numRows": "50"}
 FOLDERS = ("delta", "parquet", "csv", "json", "orc", "avro", "text")
 """Formats whose path is one of a file system: Iceberg's may be a table's name."""
 EXAMPLE_CHARS = 200
-ORDER = "_offset"
-"""By which of two rows with a key the newer one is known, unless a sink names a column."""
 
 
 def records(rows: Any, key: str | None) -> Any:
@@ -115,25 +113,31 @@ def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
     return writing.start()
 
 
+def taken(sink: dict[str, Any], rows: Any) -> Any:
+    """What a stream computes of a table for its sink: all of it, where `write_batch` takes what it needs."""
+    if "topic" in sink and sink.get("mode", "append") == "append":
+        return records(rows, sink.get("key"))
+    return shown(rows) if sink.get("console") or "format" in sink or _is_address(sink) else rows
+
+
 def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> Any:
     mode = sink.get("mode", "append")
     options = _options(pipeline, sink)
+    writing = taken(sink, rows).writeStream.outputMode(mode)
     if "topic" in sink and mode == "append":
-        made = records(rows, sink.get("key"))
-        writing = made.writeStream.format("tidelog").options(**pipeline.kafka)
-        return writing.option("topic", sink["topic"]).options(**options)
+        return writing.format("tidelog").options(**pipeline.kafka).option("topic", sink["topic"]).options(**options)
     if sink.get("console"):
-        return shown(rows).writeStream.format("console").options(**(CONSOLE | options)).outputMode(mode)
+        return writing.format("console").options(**(CONSOLE | options))
     if "format" in sink:
-        return shown(rows).writeStream.format(sink["format"]).options(**options).outputMode(mode)
+        return writing.format(sink["format"]).options(**options)
     if _is_address(sink):
-        writing = shown(rows).writeStream.format("parquet").options(**options).option("path", sink["path"])
-        return writing.partitionBy(*sink.get("partition_by", ())).outputMode(mode)
+        writing = writing.format("parquet").options(**options).option("path", sink["path"])
+        return writing.partitionBy(*sink.get("partition_by", ()))
 
     def each(batch: Any, number: int) -> None:
         write_batch(pipeline, name, sink, batch, number)
 
-    return rows.writeStream.outputMode(mode).foreachBatch(each_batch(each))
+    return writing.foreachBatch(each_batch(each))
 
 
 def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
@@ -182,8 +186,9 @@ def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any
     if "upsert_by" not in sink:
         lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
         return
-    by, order = sink["upsert_by"], sink.get("order_by", ORDER)
-    keyless, first = lake.upsert(written(sink, rows), writer, by, order, sink.get("buckets", lake.BUCKETS))
+    by, order = sink["upsert_by"], sink.get("order_by", "_offset")
+    keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order, *by)]
+    keyless, first = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
     why = f"without {' and '.join(by)}, left out of the table"
     left_out.add(pipeline.state, name, batch, keyless, why, first[:EXAMPLE_CHARS])
 
@@ -199,16 +204,6 @@ def _options(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
     if sink.get("format") in FOLDERS and "://" not in options.get("path", "://"):
         options["path"] = str((pipeline.file.parent / options["path"]).resolve())
     return options
-
-
-def written(sink: dict[str, Any], rows: Any) -> Any:
-    """What goes to a sink of a table's rows."""
-    if "topic" in sink:
-        return records(rows, sink.get("key"))
-    if "upsert_by" not in sink:
-        return shown(rows)
-    wanted = ("_tombstone", sink.get("order_by", ORDER), *sink["upsert_by"])
-    return rows.select(*[name for name in rows.columns if not name.startswith("_") or name in wanted])
 
 
 def shown(rows: Any) -> Any:

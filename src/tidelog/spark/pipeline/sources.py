@@ -16,6 +16,8 @@ from tidelog.spark.progress import write_file
 
 FILE_OPTIONS = {"csv": {"mode": "FAILFAST"}, "json": {"mode": "FAILFAST"}}
 """Spark's own default makes nulls of what it can't read, and says nothing."""
+WHAT_TO_READ = ("subscribe", "assign", "starting", "ending", "failondataloss")
+"""How the options begin that say so, and what is made of a gap."""
 
 
 def read(
@@ -30,7 +32,7 @@ def read(
 ) -> Any:
     """The rows of a source; with `bad` those of a decoded one for its bad rows: with headers, so that none is lost.
 
-    `still`: as a table, and of a topic no more than these stretches.
+    `still`: no more than these stretches of a topic, as a table.
     """
     source = pipeline.sources[name]
     stream = still is None and (pipeline.is_watched(name) if bad else pipeline.is_stream(name))
@@ -51,7 +53,7 @@ def read(
         given["kafka.group.id"] = f"pipeline-{pipeline.name}"
     given |= {**source.get("options", {}), **({"includeHeaders": "true"} if bad else {})}
     if still:
-        given = {key: value for key, value in given.items() if not key.startswith("subscribe")}
+        given = {key: value for key, value in given.items() if not key.lower().startswith(WHAT_TO_READ)}
         given |= {**options_for(still), "failOnDataLoss": "false"}
     try:
         read_options(given, streaming=stream)

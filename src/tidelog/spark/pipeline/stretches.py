@@ -41,13 +41,19 @@ def around(rows: Iterable[tuple[str, int, int]]) -> list[OffsetRange]:
     return [OffsetRange(*place, min(offsets), max(offsets) + 1) for place, offsets in sorted(by_place.items())]
 
 
-def within(ranges: Iterable[OffsetRange]) -> Any:
-    """Whether a row of a source stands in one of them, as a condition of Spark's."""
-    found = F.lit(False)
-    for each in ranges:
-        place = (F.col("_topic") == each.topic) & (F.col("_partition") == each.partition)
-        found = found | (place & (F.col("_offset") >= each.start) & (F.col("_offset") < each.end))
-    return found
+def lying_in(ranges: Iterable[OffsetRange], row: tuple[str, int, int]) -> bool:
+    """Whether a row (topic, partition, offset) lies in one of them."""
+    return any((each.topic, each.partition) == row[:2] and each.start <= row[2] < each.end for each in ranges)
+
+
+def between(first: tuple[str, int, int], last: tuple[str, int, int]) -> Any:
+    """Whether a row of a source stands between two, or is one of them, as a condition of Spark's."""
+
+    def place(topic: Any, partition: Any, offset: Any) -> Any:
+        return F.struct(topic.alias("topic"), partition.cast("int").alias("at"), offset.cast("long").alias("offset"))
+
+    here = place(F.col("_topic"), F.col("_partition"), F.col("_offset"))
+    return here.between(place(*map(F.lit, first)), place(*map(F.lit, last)))
 
 
 def options_for(ranges: Sequence[OffsetRange]) -> dict[str, str]:
@@ -96,4 +102,6 @@ def _offsets(file: Path, is_read: Callable[[str], bool]) -> list[Mapping[str, Ma
     if lines[:1] != [OFFSET_LOG]:
         return []
     found = [json.loads(line) for line in lines[HEAD_LINES:] if line.startswith("{")]
-    return [each for each in found if each and all(map(is_read, each))]
+    return [
+        each for each in found if each and all(isinstance(at, dict) and is_read(topic) for topic, at in each.items())
+    ]

@@ -1,7 +1,13 @@
-"""Rows that a step failed on: noted beside the checkpoints, so that a query repeats its batch without them."""
+"""Rows that a step failed on: noted beside the checkpoints, so that a query repeats its batch without them.
+
+A note is written before anything is done about its rows: from then on they are set aside, whatever is killed. It is
+open until their letters are sent and they are counted; a run that finds it so does that first.
+"""
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,47 +26,94 @@ class Row(NamedTuple):
     offset: int
 
 
-def aside(state: Path, query: str) -> list[Row]:
-    """Those that a query leaves out of the last batch that had any."""
-    return _rows(_read(_file(state, query))["rows"])
+class Unfit(NamedTuple):
+    """A row, the step that fails on it, and why."""
+
+    row: Row
+    step: str
+    reason: str
 
 
-def known(state: Path, but: tuple[str, int]) -> set[Row]:
-    """Those of all queries, but for a batch of one of them."""
-    found: set[Row] = set()
-    for file in (state / FOLDER).glob("*.json"):
-        told = _read(file)
-        found.update(_rows(told["earlier"]))
-        if (file.stem, told["batch"]) != but:
-            found.update(_rows(told["rows"]))
-    return found
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What one query set aside: the rows of the last batch that had any, and those of earlier ones."""
+
+    batch: int = -1
+    rows: list[Row] = field(default_factory=list[Row])
+    earlier: list[Row] = field(default_factory=list[Row])
+    number: int = 0
+    """Grows from note to note, also where the one before was removed: the letters of each are sent once."""
+    open: bool = False
+    owed: list[Unfit] = field(default_factory=list[Unfit])
+    """Those whose letters this note sends."""
+    first: Unfit | None = None
+    """One of the rows, for an example."""
 
 
-def note(state: Path, query: str, batch: int, rows: Iterable[Row]) -> int:
-    """Add rows of a batch; how many it has by now."""
+def read(state: Path, query: str) -> Note:
+    try:
+        told = json.loads(_file(state, query).read_text())
+    except FileNotFoundError:
+        return Note()
+    return Note(
+        batch=told["batch"],
+        rows=[Row(*each) for each in told["rows"]],
+        earlier=[Row(*each) for each in told["earlier"]],
+        number=told["number"],
+        open=told["open"],
+        owed=[_unfit(*each) for each in told["owed"]],
+        first=_unfit(*told["first"]),
+    )
+
+
+def notes(state: Path) -> dict[str, Note]:
+    """Of all queries, by name."""
+    return {file.stem: read(state, file.stem) for file in sorted((state / FOLDER).glob("*.json"))}
+
+
+def aside(state: Path, query: str, batch: int | None) -> list[Row]:
+    """Those that a query leaves out of a batch."""
+    note = read(state, query)
+    return note.rows if note.batch == batch else []
+
+
+def known(state: Path) -> set[Row]:
+    """Those of all queries."""
+    return {row for note in notes(state).values() for row in (*note.rows, *note.earlier)}
+
+
+def add(state: Path, query: str, batch: int, found: Iterable[Unfit]) -> None:
+    """Set rows of a batch aside, where no note is open. Those that nobody knew of yet are owed a letter."""
+    before, new, others = read(state, query), sorted(found), known(state)
+    rows, earlier = before.rows, before.earlier
+    if before.batch != batch:
+        rows, earlier = [], [*earlier, *rows][-EARLIER_MAX:]
+    note = Note(
+        batch=batch,
+        rows=sorted({*rows, *(each.row for each in new)}),
+        earlier=earlier,
+        number=max(before.number + 1, int(time.time())),
+        open=True,
+        owed=[each for each in new if each.row not in others],
+        first=new[0],
+    )
+    _write(state, query, asdict(note))
+
+
+def close(state: Path, query: str) -> None:
+    """All that a note asks for is done."""
+    _write(state, query, asdict(replace(read(state, query), open=False, owed=[])))
+
+
+def _write(state: Path, query: str, told: Mapping[str, Any]) -> None:
     file = _file(state, query)
-    told = _read(file)
-    before: list[Any]
-    earlier: list[Any]
-    before, earlier = told["rows"], told["earlier"]
-    if told["batch"] != batch:
-        before, earlier = [], [*earlier, *before][-EARLIER_MAX:]
-    noted = sorted({*_rows(before), *rows})
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_file(file, json.dumps({"batch": batch, "rows": noted, "earlier": earlier}), durable=True)
-    return len(noted)
+    write_file(file, json.dumps(told), durable=True)
 
 
 def _file(state: Path, query: str) -> Path:
     return state / FOLDER / f"{query}.json"
 
 
-def _rows(told: Iterable[Any]) -> list[Row]:
-    return [Row(*each) for each in told]
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return json.loads(file.read_text())
-    except FileNotFoundError:
-        return {"batch": -1, "rows": [], "earlier": []}
+def _unfit(row: Iterable[Any], step: str, reason: str) -> Unfit:
+    return Unfit(Row(*row), step, reason)
