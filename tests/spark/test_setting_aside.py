@@ -9,12 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
+from pyspark.errors import PySparkException
+
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tests.spark.test_bad_input import wait_for
 from tests.spark.test_unfit import LAKE, lake, letters, send, topic, written
 from tidelog.client import Admin
 from tidelog.spark.pipeline import finding, setting_aside, unfit
 from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.queries import LATE
 from tidelog.spark.pipeline.run import run
 from tidelog.spark.pipeline.status import read_status
 from tidelog.spark.pipeline.stopping import Stop
@@ -106,9 +109,10 @@ def test_a_topic_that_is_made_again_has_other_rows_at_the_offsets_of_those_that_
     run(load(file, broker.bootstrap), spark, once=True, tell=print)
     Admin(broker.bootstrap).delete_topic(topic)
     Admin(broker.bootstrap).create_topic(topic, 2)
-    send(broker, topic, "10", "11", first=10)
+    send(broker, topic, "10", "x", "12", "13", first=10)
     run(load(file, broker.bootstrap), spark, once=True, tell=print)
-    assert [row for row in lake(spark, tmp_path) if row[0] >= 10] == [(10, 10), (11, 11)]
+    assert [row for row in lake(spark, tmp_path) if row[0] >= 10] == [(10, 10), (12, 12), (13, 13)]
+    assert [key for key, _ in letters(broker, topic)] == [b"k1", b"k11"]
 
 
 def test_a_search_is_stopped_at_once_and_begun_anew_by_the_next_run(
@@ -136,6 +140,30 @@ def test_a_search_is_stopped_at_once_and_begun_anew_by_the_next_run(
     assert run(pipeline, spark, once=True, tell=print) is True
     assert len(lake(spark, tmp_path)) == 99
     assert [key for key, _ in letters(broker, topic)] == [b"k30"]
+
+
+def test_a_python_process_that_is_late_does_not_end_a_search(
+    spark: Any, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(broker, topic, "1", "x", "2")
+    late = [PySparkException(f"boom: {LATE}.")] * 2
+    letters_of, fails = setting_aside.send_letters, finding.Finding._fails
+
+    def once_late(act: Callable[..., Any]) -> Callable[..., Any]:
+        first = [late.pop()]
+
+        def called(*args: Any) -> Any:
+            if first:
+                raise first.pop()
+            return act(*args)
+
+        return called
+
+    monkeypatch.setattr(finding.Finding, "_fails", once_late(fails))
+    monkeypatch.setattr(setting_aside, "send_letters", once_late(letters_of))
+    run(load(written(tmp_path, topic, LAKE), broker.bootstrap), spark, once=True, tell=print)
+    assert lake(spark, tmp_path) == [(0, 1), (2, 2)]
+    assert [key for key, _ in letters(broker, topic)] == [b"k1"]
 
 
 def test_another_query_goes_on_meanwhile(spark: Any, broker: Broker, topic: str, tmp_path: Path) -> None:

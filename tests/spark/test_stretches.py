@@ -23,7 +23,7 @@ def test_halves_are_of_one_length_and_leave_nothing_out() -> None:
 
 
 def test_rows_lie_in_one_stretch_of_each_partition() -> None:
-    rows = [Row("a", 0, 9), Row("b", 1, 4), Row("a", 0, 3)]
+    rows = [("a", 0, 9), ("b", 1, 4), ("a", 0, 3)]
     assert stretches.around(rows) == [OffsetRange("a", 0, 3, 10), OffsetRange("b", 1, 4, 5)]
 
 
@@ -52,12 +52,14 @@ def test_what_a_micro_batch_reads_stands_in_the_checkpoint(tmp_path: Path) -> No
     assert found(1) == [OffsetRange("a", 0, 10, 15), OffsetRange("a", 1, 0, 5), OffsetRange("b", 10, 0, 3)]
     offsets(1, {"a": 7}, {"a": {"0": 12}})  # what another kind of source keeps there
     assert found(1) == [OffsetRange("a", 0, 10, 12)]
+    offsets(1, {"a": {"0": 2}})  # it was made anew
+    assert found(1) == [OffsetRange("a", 0, 0, 2)]
     offsets(1, {"a": {"0": 12}}, version="v2")
     assert found(1) == []
 
 
 def test_rows_are_noted_by_batch_and_known_to_other_queries(tmp_path: Path) -> None:
-    first, second, third = (Unfit(Row(*place), "a", "bad") for place in (("a", 0, 1), ("a", 0, 2), ("b", 1, 1)))
+    first, second, third = (Unfit(Row(*place, 0), "a", "bad") for place in (("a", 0, 1), ("a", 0, 2), ("b", 1, 1)))
     assert unfit.aside(tmp_path, "lake", 4) == []
     unfit.add(tmp_path, "lake", 4, [second])
     unfit.close(tmp_path, "lake")
@@ -74,7 +76,7 @@ def test_rows_are_noted_by_batch_and_known_to_other_queries(tmp_path: Path) -> N
 
 
 def test_the_number_of_a_note_grows_also_where_the_one_before_was_removed(tmp_path: Path) -> None:
-    row = Unfit(Row("a", 0, 1), "a", "bad")
+    row = Unfit(Row("a", 0, 1, 0), "a", "bad")
     unfit.add(tmp_path, "lake", 4, [row])
     first = unfit.read(tmp_path, "lake").number
     unfit.add(tmp_path, "lake", 4, [row])

@@ -107,7 +107,7 @@ class Finding:
         if not ranges or self._fails(self._given[self._source]) is not None:
             return
         any_known = False
-        for each in self._among([row for row in sorted(known) if lying_in(ranges, row)]):
+        for each in self._among([row.place for row in sorted(known) if lying_in(ranges, row.place)]):
             any_known = True
             yield each
         if not any_known:
@@ -123,11 +123,11 @@ class Finding:
         checkpoint = self._pipeline.state / "checkpoints" / self._query
         return read_by(checkpoint, batch, initial_offsets(self._pipeline, self._source), is_read)
 
-    def _among(self, rows: Sequence[Row]) -> Iterator[Unfit]:
-        if not rows:
+    def _among(self, places: Sequence[tuple[str, int, int]]) -> Iterator[Unfit]:
+        if not places:
             return
-        wanted = F.broadcast(self._spark.createDataFrame(rows, "_topic string, _partition int, _offset long"))
-        with self._held(self._some(around(rows)).join(wanted, list(PLACE), "left_semi")) as held:
+        wanted = F.broadcast(self._spark.createDataFrame(places, "_topic string, _partition int, _offset long"))
+        with self._held(self._some(around(places)).join(wanted, list(PLACE), "left_semi")) as held:
             yield from self._look_within(*held)
 
     def _look(self, ranges: Sequence[OffsetRange], *, certain: bool = False) -> Iterator[Unfit]:
@@ -151,10 +151,11 @@ class Finding:
 
     @contextmanager
     def _held(self, rows: Any) -> Generator[tuple[Any, list[Row]]]:
-        """Rows that are read once, and where each stands, in order."""
+        """Rows that are read once, and which they are, in order."""
         held = rows.persist()
+        at_ms = F.coalesce(F.unix_millis("_timestamp"), F.lit(0))
         try:
-            yield held, sorted(Row(*each) for each in held.select(*PLACE).collect())
+            yield held, sorted(Row(*each) for each in held.select(*PLACE, at_ms).collect())
         finally:
             held.unpersist()
 
@@ -163,7 +164,7 @@ class Finding:
             return
         failure = None
         if not certain or len(rows) == 1:
-            failure = self._fails(held.where(between(rows[0], rows[-1])))
+            failure = self._fails(held.where(between(rows[0].place, rows[-1].place)))
             if failure is None:
                 return
         if len(rows) == 1 and failure is not None:

@@ -95,7 +95,7 @@ def run(
     check_topics(pipeline)
     with pipeline.hold_state():
         _take_state(pipeline, start)
-        stop = stop or Stop()
+        stop = Stop() if stop is None else stop  # one that nobody wished for yet is false
         with Board(pipeline, tell, stop) as board:
             board.done = _run(pipeline, spark, once, start, board, stop)
     return board.done
@@ -148,9 +148,9 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
     def goes_on(name: str, failure: Any) -> bool:
         try:
             with stop.cancelling(spark):
-                alive = _now_and_then(partial(board.look, queries.by_name, "running"))
+                alive = _now_and_then(partial(board.look, queries.by_name, "running"), stop)
                 return set_aside(spark, pipeline, name, tables, failure, board.tell, alive)
-        except PySparkException as error:
+        except (PySparkException, InterruptedError) as error:
             logger.warning("%s: could not look for the row that it failed on: %s", name, words_of(error))
             return False
 
@@ -172,12 +172,17 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
         end_streams(pipeline, queries.by_name)
 
 
-def _now_and_then(act: Callable[[], None]) -> Callable[[], None]:
-    """Called as often as one likes, `act` is called no more often than a run is looked at."""
+def _now_and_then(act: Callable[[], None], stop: Stop) -> Callable[[], None]:
+    """Called as often as one likes, `act` is called no more often than a run is looked at.
+
+    InterruptedError once a stop is wished.
+    """
     last = time.monotonic()
 
     def called() -> None:
         nonlocal last
+        if stop:
+            raise InterruptedError("the run is to stop")
         if time.monotonic() > last + WATCH_S:
             act()
             last = time.monotonic()

@@ -1,8 +1,9 @@
 """A query that a row ended goes on without it: the row is a bad one now, as one is that can't be decoded."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline import left_out, unfit
@@ -10,10 +11,12 @@ from tidelog.spark.pipeline.decode import BAD, REASON, decoded
 from tidelog.spark.pipeline.finding import Finding, as_a_stream, sources_of
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import failed_on_a_row, row_failure
+from tidelog.spark.pipeline.queries import LATE, TRIES
 from tidelog.spark.pipeline.sinks import send_letters, where_bad_rows_go
 from tidelog.spark.pipeline.stretches import around, options_for, unfinished
 from tidelog.spark.pipeline.unfit import Unfit
 
+T = TypeVar("T")
 ROWS_MAX = 100
 """Where more rows of a micro-batch fail, it is the step that is to be mended; and each takes some seconds to find."""
 
@@ -44,18 +47,34 @@ def set_aside(
     tell(f"{pipeline.name}: {query}: step {step} failed on a row of batch {batch}: looking for it")
     before = set(unfit.aside(pipeline.state, query, batch))
     known = unfit.known(pipeline.state) - before
-    found: list[Unfit] = []
-    with as_a_stream(spark):
+
+    def new() -> list[Unfit]:
+        found: list[Unfit] = []
         for source in sources:
             takes = [index for index, names in enumerate(by_row) if source in names]
             for each in Finding(spark, pipeline, query, source, takes, tables, alive).found(batch, known):
                 found += [each] if each.row not in before else []
                 if len(before) + len(found) > ROWS_MAX:
                     raise failed_on_a_row(pipeline, failure, f"more than {ROWS_MAX} rows of batch {batch}") or failure
+        return found
+
+    with as_a_stream(spark):
+        found = _patiently(new)
     if found:
         unfit.add(pipeline.state, query, batch, found)
-        settle(spark, pipeline)
+        _patiently(lambda: settle(spark, pipeline))
     return bool(found)
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """Again, where a Python process was late to come up, as a query is that fails of it."""
+    for _ in range(TRIES - 1):
+        try:
+            return act()
+        except PySparkException as error:
+            if LATE not in str(error):
+                raise
+    return act()
 
 
 def settle(spark: Any, pipeline: Pipeline) -> None:
@@ -74,9 +93,9 @@ def settle(spark: Any, pipeline: Pipeline) -> None:
 
 def _letters(spark: Any, pipeline: Pipeline, owed: list[Unfit]) -> Any:
     """The records of these rows as they stand in their topics, as bad ones."""
-    given = {**pipeline.kafka, **options_for(around(each.row for each in owed))}
+    given = {**pipeline.kafka, **options_for(around(each.row.place for each in owed))}
     rows = spark.read.format("tidelog").options(**given, includeHeaders="true", failOnDataLoss="false").load()
-    why = [(*each.row, f"step {each.step}: {each.reason}") for each in owed]
+    why = [(*each.row.place, f"step {each.step}: {each.reason}") for each in owed]
     told = F.broadcast(spark.createDataFrame(why, f"_topic string, _partition int, _offset long, {REASON} string"))
     rows = decoded(rows, {}, "").drop(BAD, REASON).join(told, ["_topic", "_partition", "_offset"])
     return rows.withColumn(BAD, F.lit(True))

@@ -78,7 +78,8 @@ def read_by(checkpoint: Path, batch: int, initial: Path, is_read: Callable[[str]
     """What a micro-batch reads of the topics of a source; `initial` says where that source's first one begins.
 
     Nothing where the checkpoint can't be understood. A source that a query reads twice has two ends there: from the
-    first start to the last end is what the two read.
+    first start to the last end is what the two read. A partition that ends before its start was made anew, and is read
+    from its beginning.
     """
     ends = _offsets(checkpoint / "offsets" / str(batch), is_read)
     starts = [plan.from_json(each) for each in _offsets(checkpoint / "offsets" / str(batch - 1), is_read)]
@@ -89,10 +90,10 @@ def read_by(checkpoint: Path, batch: int, initial: Path, is_read: Callable[[str]
     for end in map(plan.from_json, ends):
         for place, offset in end.items():
             found[place] = max(found.get(place, 0), offset)
-    ranges = [
-        OffsetRange(*place, min((each[place] for each in starts if place in each), default=0), end)
-        for place, end in sorted(found.items())
-    ]
+    ranges: list[OffsetRange] = []
+    for place, end in sorted(found.items()):
+        start = min((each[place] for each in starts if place in each), default=0)
+        ranges.append(OffsetRange(*place, start if start <= end else 0, end))
     return [each for each in ranges if each.count > 0]
 
 

@@ -19,11 +19,16 @@ EARLIER_MAX = 10_000
 
 
 class Row(NamedTuple):
-    """Where a row stands that a step failed on."""
+    """A row that a step failed on: where it stands, and of when it is. In a topic made again it is another."""
 
     topic: str
     partition: int
     offset: int
+    at_ms: int
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self[:3]
 
 
 class Unfit(NamedTuple):
