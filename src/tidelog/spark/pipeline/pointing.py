@@ -19,6 +19,7 @@ ADVICE = {
     "No suitable driver": 'name the jar of the database\'s driver in [spark] "spark.jars"',
     "[DATA_SOURCE_NOT_FOUND]": "docs/pipelines/formats.md names the jars that formats take",
     "Schema must be specified": "give the source a schema",
+    "but class was expected": "a jar in [spark] is built for another version of Spark",
 }
 """What to do about some things that Spark says."""
 _SPOT = re.compile(r"== SQL(?: of [^\n]+)? \(line (\d+), position (\d+)\) ==\n([^\n]*)(?:\n( *)(\^+))?")
