@@ -48,12 +48,8 @@ def lying_in(ranges: Iterable[OffsetRange], row: tuple[str, int, int]) -> bool:
 
 def between(first: tuple[str, int, int], last: tuple[str, int, int]) -> Any:
     """Whether a row of a source stands between two, or is one of them, as a condition of Spark's."""
-
-    def place(topic: Any, partition: Any, offset: Any) -> Any:
-        return F.struct(topic.alias("topic"), partition.cast("int").alias("at"), offset.cast("long").alias("offset"))
-
-    here = place(F.col("_topic"), F.col("_partition"), F.col("_offset"))
-    return here.between(place(*map(F.lit, first)), place(*map(F.lit, last)))
+    low, high = (f"('{topic}', {partition}, {offset}L)" for topic, partition, offset in (first, last))
+    return F.expr(f"(_topic, _partition, _offset) between {low} and {high}")
 
 
 def options_for(ranges: Sequence[OffsetRange]) -> dict[str, str]:
