@@ -17,6 +17,7 @@ from tidelog.wire.errors import KafkaError
 BROKER_CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
 CASES = (*BROKER_CASES, *spark.CASES)
 
+LEFT_OUT = "left out: the time was up"
 FAILURE_CHARACTERS = 1000
 
 Progress = Callable[[str], None]
@@ -50,7 +51,7 @@ def run_cases(
                 if name in result.failures:
                     continue
                 if time.monotonic() > deadline:
-                    result.failures[name] = "left out: the time was up"
+                    result.failures[name] = LEFT_OUT
                     continue
                 what = "warming" if case.warm and not turn else f"round {turn + 1 - case.warm} of {total - case.warm}"
                 progress(f"[{index + 1}/{len(cases)}] {case.title}: {what}, {name}")
