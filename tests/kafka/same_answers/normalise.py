@@ -153,8 +153,11 @@ class Normaliser:
         return f"producer {self._producers[producer_id]}" if producer_id in self._producers else producer_id
 
     def _struct(self, value: Any, masked: set[str]) -> dict[str, Any]:
-        fields = fields_of(value).items()
-        return {name: self._field(name, part, masked) for name, part in fields if name not in DROPPED}
+        fields = {name: part for name, part in fields_of(value).items() if name not in DROPPED}
+        known = {name: self._field(name, part, masked) for name, part in fields.items()}
+        if fields.get("error_code") and fields.get("producer_id") == 0:
+            known["producer_id"] = 0  # nobody's: the field's default, though a producer may have that id
+        return known
 
     def _field(self, name: str, value: Any, masked: set[str]) -> Any:
         if name in masked or name in TEXTS:
