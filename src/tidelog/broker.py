@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.apis.context import Endpoint, Services
 from tidelog.apis.deadlines import Deadlines
+from tidelog.apis.facts import facts
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.producer_ids import ProducerIds
 from tidelog.apis.waiting import defaults_of
@@ -21,10 +22,11 @@ from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.coordinator.group.coordinator import group_coordinator
 from tidelog.env.promise import Promise
+from tidelog.log.found import FolderError
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import EndpointImage
-from tidelog.metadata.versions import SUPPORTED
+from tidelog.metadata.versions import MV_3_7_IV2, SUPPORTED
 from tidelog.raft import folder as folders
 from tidelog.raft.driver import RaftDriver, RaftSettings
 from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
@@ -65,7 +67,10 @@ class Broker:
         """Where it listens, by listener; not what clients are told where `advertised.listeners` says otherwise."""
         self.services: Services
         self._epoch = -1
+        self._started_ms = 0
         self._directories: tuple[bytes, ...] = ()
+        self._new: dict[str, FolderIdentity] = {}
+        """Data folders that are formatted when it is known that none is missing."""
         self._locks: list[object] = []
         self._server: Server | None = None
         self._store: Store | None = None
@@ -76,6 +81,7 @@ class Broker:
     def start(self) -> Promise[None]:
         """Resolves when clients are served. Raises, or fails, with what is wrong with folders or addresses."""
         env, config = self.env, self.config
+        self._started_ms = env.clock.now_ms()
         store = Store(env, self._all_folders(), config)
         identity = self._open_folders(store)
         self._store = store
@@ -108,6 +114,7 @@ class Broker:
             endpoints=self.endpoints,
             groups=groups,
             make_transactions=self._make_transactions,
+            facts=lambda: facts(store, self._started_ms, config.folders),
         )
         started: Promise[None] = Promise()
 
@@ -120,6 +127,7 @@ class Broker:
             if not failing(promise):
                 assert self._server is not None
                 self._server.start()
+                log.info("%s", self._told_of_start())
                 started.resolve(None)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, replicas.open_found)
                 self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.groups.shards.load_rest)
@@ -129,6 +137,7 @@ class Broker:
             if failing(promise):
                 return
             try:
+                self._admit_folders(follower.image)
                 replicas.put_strays_aside()
                 self._listen()
             except BaseException as error:
@@ -138,6 +147,18 @@ class Broker:
 
         controller.start().on_done(leading)
         return started
+
+    def _told_of_start(self) -> str:
+        """Who serves, where, and what is known of the last stop."""
+        services, recoveries = self.services, self.services.store.recoveries
+        where = ", ".join(f"{one.name}://{one.host}:{one.port}" for one in self.addresses.values())
+        if not recoveries.found:
+            last_stop = "there are no records yet"
+        elif recoveries.clean:
+            last_stop = "the last stop was clean"
+        else:
+            last_stop = f"the last stop was not clean: {recoveries.found:,} partitions are checked when they are opened"
+        return f"broker {services.node_id} of cluster {services.cluster_id} serves on {where}; {last_stop}"
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -149,7 +170,7 @@ class Broker:
         return list(dict.fromkeys((*self.config.folders, self.config.metadata_folder)))
 
     def _open_folders(self, store: Store) -> FolderIdentity:
-        """Read who the folders belong to, take them, and format those that are new. The identity of the metadata's."""
+        """Read who the folders belong to, take them, and format the metadata's, if it is new. The identity of it."""
         env, config = self.env, self.config
         self._lock_folders()
         every = self._all_folders()
@@ -157,25 +178,49 @@ class Broker:
         by_folder = dict(zip(every, identities, strict=True))
         metadata = by_folder[config.metadata_folder]
         self._directories = tuple(by_folder[folder].directory_id for folder in config.folders)
-        store.start()
+        self._new = {folder: by_folder[folder] for folder in new}
+        others = [folder for folder in every if folder != config.metadata_folder]
+        folders.check_metadata_folder(env, config.metadata_folder, others, new)
+        store.look()
         folders.check_metadata(env, config.metadata_folder, store.found())
+        store.admit(config.metadata_folder)
         if config.metadata_folder in new:
             values = [encode_record(record, 0) for record in default_bootstrap()]
             folders.format_metadata(env, config.metadata_folder, metadata, values, self._controller_endpoint())
-        for folder in new:
-            folders.format_folder(env, folder, by_folder[folder])
+            folders.format_folder(env, config.metadata_folder, self._new.pop(config.metadata_folder))
         return metadata
+
+    def _admit_folders(self, image: ClusterImage) -> None:
+        """Format the data folders that are new, unless one is missing that this broker had: it may be one of them."""
+        known = image.brokers.get(self.config.node_id)
+        registered = () if known is None else known.log_dirs
+        registered = registered or folders.read_directories(self.env, self.config.metadata_folder)
+        lost = self.config.tidelog_log_dirs_lost
+        folders.check_directories(self.env, list(self._new), self._directories, registered, lost)
+        for folder, identity in self._new.items():
+            folders.format_folder(self.env, folder, identity)
+        if image.metadata_version < MV_3_7_IV2:
+            folders.write_directories(self.env, self.config.metadata_folder, self._directories)
+        for folder in self.config.folders:
+            self.services.store.admit(folder)
 
     def _lock_folders(self) -> None:
         """Before anything in them is read: two brokers on one folder would ruin it."""
-        for folder in dict.fromkeys((*self.config.folders, self.config.metadata_folder)):
-            self.env.disk.make_folders(folder)
+        every = self._all_folders()
+        for folder in every:
             try:
+                self.env.disk.make_folders(folder)
                 self._locks.append(self.env.disk.lock_folder(folder))
             except BlockingIOError:
-                raise folders.FolderError(
+                raise FolderError(
                     f"{folder} is in use by another broker: stop that one, or choose another folder with --data"
                 ) from None
+            except OSError as error:
+                if len(every) == 1:
+                    raise
+                raise FolderError(
+                    f"{folder}: {error.strerror}: mend it; the broker doesn't start without one of its data folders"
+                ) from error
 
     def _controller_endpoint(self) -> ControllerEndpoint:
         """Where a controller of Apache Kafka would listen, were it started on this folder."""
@@ -291,6 +336,11 @@ class Broker:
         server.stop_accepting()
         deadline = self.env.clock.monotonic() + DRAIN_S
 
+        def left(promise: Promise[None]) -> None:
+            if promise.error is not None:  # the next start registers anew, whatever the controller knows
+                log.warning("the controller could not be told of the stop: %s", promise.error)
+            self._close(stopped)
+
         def drain() -> None:
             for partition in list(self.services.replicas):
                 partition.expire_fetches()
@@ -299,7 +349,7 @@ class Broker:
                 return
             server.close()
             self.services.close_coordinators()
-            self._leave().on_done(lambda _: self._close(stopped))
+            self._leave().on_done(left)
 
         drain()
         return stopped

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import alter, told
+from tidelog.apis.altering import RESOURCES_A_STEP, alter, told, too_many
 from tidelog.controller.configs import Change, Operation, ResourceChange
+from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -19,19 +20,27 @@ from tidelog.wire.messages.alter_configs import (
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
 
 
-def handle(context: Context, request: AlterConfigsRequest) -> Promise[AlterConfigsResponse]:
-    changes = [
-        ResourceChange(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Change(config.name, Operation.SET, config.value) for config in resource.configs),
-            replaces=True,
+def handle(
+    context: Context, request: AlterConfigsRequest
+) -> Steps[AlterConfigsResponse | Promise[AlterConfigsResponse]]:
+    if len(request.resources) > CHANGES_MAX or sum(len(one.configs) for one in request.resources) > CHANGES_MAX:
+        return AlterConfigsResponse(responses=(yield from too_many(request.resources, AlterConfigsResourceResponse)))
+    changes: list[ResourceChange] = []
+    for resource in request.resources:
+        changes.append(
+            ResourceChange(
+                resource.resource_type,
+                resource.resource_name,
+                tuple(Change(config.name, Operation.SET, config.value) for config in resource.configs),
+                replaces=True,
+            )
         )
-        for resource in request.resources
-    ]
-
-    return alter(context, changes, validate_only=request.validate_only).map(
+        if not len(changes) % RESOURCES_A_STEP:
+            yield
+    altered = yield from alter(context, changes, validate_only=request.validate_only)
+    return altered.map(
         lambda outcomes: AlterConfigsResponse(responses=told(outcomes, changes, AlterConfigsResourceResponse))
     )

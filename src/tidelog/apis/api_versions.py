@@ -2,7 +2,9 @@
 
 Asked first on every connection, in a version that the broker may not know: then the answer is in version 0 with
 UNSUPPORTED_VERSION and the versions of ApiVersions itself (KIP-511), so that the client can ask again. Produce is told
-from version 0 although 3 is the lowest that works: an old librdkafka looks for it (KAFKA-18659).
+from version 0 although 3 is the lowest that works: an old librdkafka looks for it (KAFKA-18659). Telemetry (KIP-714) is
+answered but not told, as by a Kafka without a plugin for it: clients that see it ask at every start, and librdkafka
+prints a line then.
 
 v3 names the client's software and tells features, whose epoch never falls: it is the offset of the metadata image.
 v4 tells supported features that start at level 0 too; older clients can't read them (KAFKA-17492).
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 PRODUCE_TOLD_FROM = 0
+NOT_TOLD = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -41,7 +44,7 @@ def handle(context: "Context", request: ApiVersionsRequest) -> ApiVersionsRespon
     if context.services.quorum.kraft_version > 0:
         finalized[KRAFT_VERSION] = context.services.quorum.kraft_version
     return ApiVersionsResponse(
-        api_keys=[_told(key) for key in sorted(SERVED)],
+        api_keys=[_told(key) for key in sorted(SERVED) if key not in NOT_TOLD],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()

@@ -13,6 +13,7 @@ from tidelog.apis.nodes import GROUP_OPERATIONS
 from tidelog.apis.repeats import bounded
 from tidelog.coordinator.group.consumer.describe import described
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
+from tidelog.env.slices import Steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -24,16 +25,19 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = [_described(context, group_id) for group_id in bounded(request.group_ids, str)]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
+    asked = yield from bounded(request.group_ids, str)
+    groups: list[DescribedGroup] = []
+    for group_id in asked:
+        group = yield from _described(context, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
+        yield
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _described(context: Context, group_id: str) -> DescribedGroup:
+def _described(context: Context, group_id: str) -> Steps[DescribedGroup]:
     services = context.services
     try:
         group = services.groups.shard_of(group_id).state.groups.get(group_id)
@@ -42,4 +46,5 @@ def _described(context: Context, group_id: str) -> DescribedGroup:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    return described(group, services.config.group_consumer_assignors[0], services.metadata.image)
+    default = services.config.group_consumer_assignors[0]
+    return (yield from described(group, default, services.metadata.image))

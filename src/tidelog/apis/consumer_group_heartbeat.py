@@ -12,17 +12,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.consumer.membership import Caller
-from tidelog.coordinator.group.consumer.requests import beat
+from tidelog.coordinator.group.consumer.requests import beat, prepared
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
     from tidelog.wire.messages.consumer_group_heartbeat import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
     )
 
 
-def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Promise[ConsumerGroupHeartbeatResponse]:
+def handle(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Promise[ConsumerGroupHeartbeatResponse] | Steps[Promise[ConsumerGroupHeartbeatResponse]]:
+    first = prepared(context.services.groups, request.group_id)
+    return _beat(context, request) if first is None else _beat_after(first, context, request)
+
+
+def _beat_after(
+    first: Steps[None], context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Steps[Promise[ConsumerGroupHeartbeatResponse]]:
+    yield from first
+    return _beat(context, request)
+
+
+def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Promise[ConsumerGroupHeartbeatResponse]:
     caller = Caller(context.client_id or "", f"/{context.client_host}")
     return beat(context.services.groups, request, context.version, caller)

@@ -54,6 +54,8 @@ class Services:
     endpoints: dict[str, Endpoint]
     groups: GroupCoordinator
     make_transactions: Callable[[], TransactionCoordinator]
+    facts: Callable[[], dict[str, str]] = dict
+    """What it knows of itself, by name (facts.py)."""
     _transactions: TransactionCoordinator | None = None
 
     @property

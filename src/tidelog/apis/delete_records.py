@@ -1,18 +1,23 @@
 """DeleteRecords (key 21): delete everything before an offset; the log then starts there, which may be inside a batch.
 
 -1 means up to the high watermark. Beyond the high watermark is OFFSET_OUT_OF_RANGE; below the log's start nothing
-happens. The answer tells the low watermark, the lowest start of the log among its replicas, and waits until that is
-what was asked for. Internal topics and compacted ones keep their records. v2 is flexible.
+happens. What is written but not durable yet is waited for where no other replica has a say (written.py). The answer
+tells the low watermark, the lowest start of the log among its replicas, and waits until that is what was asked for.
+Internal topics and compacted ones keep their records. v2 is flexible.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.apis.written import Written
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -25,9 +30,16 @@ if TYPE_CHECKING:
 
 TO_HIGH_WATERMARK = -1
 NO_WATERMARK = -1
+AT_ONCE = 4096
+"""Partitions whose new starts are being saved at once."""
 
 
-def handle(context: Context, request: DeleteRecordsRequest) -> Promise[DeleteRecordsResponse]:
+def handle(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+    written = Written(context.services, request.timeout_ms)
+    for topic in request.topics:
+        for asked in topic.partitions:
+            written.note(topic.name, asked.partition_index)
+            yield
     response = DeleteRecordsResponse()
     saved: list[Promise[None]] = []
     for topic in request.topics:
@@ -35,12 +47,30 @@ def handle(context: Context, request: DeleteRecordsRequest) -> Promise[DeleteRec
         for asked in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=NO_WATERMARK)
             try:
+                yield from _wait(context, topic.name, asked, written)
                 saved.append(_delete(context, topic.name, asked.offset, result))
             except KafkaError as error:
                 result.error_code = error.code
             results.append(result)
+            yield
+            if len(saved) == AT_ONCE:
+                yield from settled(gather(saved))
+                saved = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return gather(saved).map(lambda done: response)
+        yield
+    yield from settled(gather(saved))
+    written.done = True
+    return response
+
+
+def _wait(context: Context, topic: str, asked: DeleteRecordsPartition, written: Written) -> Steps[None]:
+    """Where the records that are to go are written, but not shown yet, until they are."""
+    index = asked.partition_index
+    look = partial(_deletable, context, topic, index)
+    if asked.offset == TO_HIGH_WATERMARK or asked.offset > look().high_watermark:
+        yield from written.wait(topic, index, look)
+        if written.unshown(topic, index):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _delete(context: Context, topic: str, offset: int, result: DeleteRecordsPartitionResult) -> Promise[None]:
@@ -55,19 +85,21 @@ def _delete(context: Context, topic: str, offset: int, result: DeleteRecordsPart
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{offset} is not between 0 and the high watermark {partition.high_watermark} of {topic}-{index}",
         )
-    settled: Promise[None] = Promise()
+    durable: Promise[None] = Promise()
     result.low_watermark = log.delete_before(offset)
     if log.config.tidelog_storage == "memory":
-        settled.resolve(None)
-        return settled
+        durable.resolve(None)
+        return durable
 
     def saved(promise: Promise[None]) -> None:
         if promise.error is not None:
             result.low_watermark, result.error_code = NO_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR
-        settled.resolve(None)
+        else:
+            context.services.store.upkeep.retain_soon(log)
+        durable.resolve(None)
 
-    context.services.store.starts_saved(log).on_done(saved)
-    return settled
+    context.services.store.starts.saved(log).on_done(saved)
+    return durable
 
 
 def _deletable(context: Context, topic: str, index: int) -> Partition:

@@ -3,23 +3,28 @@
 A setting's source is the first of: the topic's or group's own, the broker's own dynamic one, the dynamic default of
 all brokers, what the broker was started with, the default. Its synonyms are all of these that are there, in that
 order. A broker is asked for itself by its id, and by "" for the dynamic defaults of all. A broker's loggers are a
-resource too. A name that isn't known may hold a secret: its value isn't told.
+resource too. What a broker knows of itself comes with its settings (facts.py). A name that isn't known may hold a
+secret: its value isn't told. What is named again and again isn't answered as often (`repeats`).
 
 v1 tells synonyms, v3 types and documentation, v4 is flexible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from tidelog.apis.facts import FACTS
 from tidelog.apis.loggers import LOGGER_RESOURCE, levels
+from tidelog.apis.repeats import bounded
 from tidelog.config.broker import BrokerConfig, synonyms
 from tidelog.config.group import BROKER_SYNONYMS as GROUP_SYNONYMS
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig, resolve_group
-from tidelog.config.setting import Setting, Value
+from tidelog.config.setting import Setting, Type, Value
 from tidelog.config.topic import BROKER_SYNONYMS, TopicConfig, resolve_topic
 from tidelog.controller.names import why_invalid
+from tidelog.env.slices import Steps, mapped
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_configs import (
@@ -33,6 +38,7 @@ from tidelog.wire.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
+    from tidelog.metadata.image import ClusterImage
 
 FROM_TOPIC = 1
 FROM_BROKER = 2
@@ -50,57 +56,92 @@ NOT_SHOWN = frozenset(
 """Settings that are there for tests."""
 
 
-def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    results = [_describe(context, request, resource) for resource in request.resources[:RESOURCES_MAX]]
-    results += [
-        DescribeConfigsResult(
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"More than {RESOURCES_MAX} resources in one request: ask for the rest in another.",
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource in request.resources[RESOURCES_MAX:]
-    ]
+def handle(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    resources = yield from bounded(request.resources, _what)
+    describing = _Describing(context, request)
+    results = yield from mapped(describing.describe, resources[:RESOURCES_MAX], 1)
+    results += yield from mapped(_too_many, resources[RESOURCES_MAX:])
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(
-    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-    try:
-        if resource.resource_type == TOPIC_RESOURCE:
-            entries = _topic_entries(context, resource.resource_name)
-        elif resource.resource_type == BROKER_RESOURCE:
-            entries = _broker_entries(context, resource.resource_name)
-        elif resource.resource_type == GROUP_RESOURCE:
-            entries = _group_entries(context, resource.resource_name)
-        elif resource.resource_type == LOGGER_RESOURCE:
-            entries = _logger_entries(context, resource.resource_name)
-        else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message or ""
+def _what(resource: DescribeConfigsResource) -> Hashable:
+    return resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())
+
+
+def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"More than {RESOURCES_MAX} resources in one request: ask for the rest in another.",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+class _Describing:
+    """The resources of one request. Those with the same settings of their own share their entries, which are many."""
+
+    def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
+        self._context = context
+        self._synonyms = request.include_synonyms
+        self._documentation = request.include_documentation
+        self._made: dict[tuple[Hashable, ...], list[DescribeConfigsResourceResult]] = {}
+
+    def describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            entries = self._entries(resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message or ""
+            return result
+        asked = resource.configuration_keys
+        if asked:
+            names = frozenset(asked)
+            entries = [entry for entry in entries if entry.name in names]
+        result.configs = entries
         return result
-    asked = resource.configuration_keys
-    for entry in entries:
-        if not asked or entry.name in asked:
-            if not request.include_synonyms:
-                entry.synonyms = []
-            if not request.include_documentation and resource.resource_type != LOGGER_RESOURCE:
-                entry.documentation = None
-            result.configs.append(entry)
-    return result
+
+    def _entries(self, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+        services = self._context.services
+        config, image = services.config, services.metadata.image
+        if kind == TOPIC_RESOURCE:
+            own = _topic_settings(image, name)
+            return self._shared((kind, *own.items()), lambda: topic_entries(own, config))
+        if kind == GROUP_RESOURCE:
+            own = _group_settings(image, name)
+            return self._shared((kind, *own.items()), lambda: _all_of_group(config, own))
+        if kind == BROKER_RESOURCE:
+            if name:
+                _check_id(services.node_id, name, " or empty string,")
+            return self._shared((kind, name), lambda: _broker_entries(config, image, name, services.facts()))
+        if kind == LOGGER_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            _check_id(services.node_id, name, "")
+            return self._shared((kind,), _logger_entries)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+    def _shared(
+        self, alike: tuple[Hashable, ...], make: Callable[[], Iterable[DescribeConfigsResourceResult]]
+    ) -> list[DescribeConfigsResourceResult]:
+        """What resources that are alike have: as much of it as the client wants to know."""
+        made = self._made.get(alike)
+        if made is None:
+            made = self._made[alike] = list(make())
+            for entry in made:
+                if not self._synonyms:
+                    entry.synonyms = []
+                if not self._documentation and alike[0] != LOGGER_RESOURCE:
+                    entry.documentation = None
+        return made
 
 
-def _topic_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
+def _topic_settings(image: ClusterImage, name: str) -> Mapping[str, str]:
     reason = why_invalid(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    image = context.services.metadata.image
     if name not in image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic_entries(image.topic_config(name), context.services.config)
+    return image.topic_config(name)
 
 
 def topic_entries(own: Mapping[str, str], broker: BrokerConfig) -> Iterable[DescribeConfigsResourceResult]:
@@ -120,12 +161,11 @@ def topic_entries(own: Mapping[str, str], broker: BrokerConfig) -> Iterable[Desc
     yield from (_unknown(name, FROM_TOPIC) for name in own if name not in TopicConfig.SETTINGS)
 
 
-def _group_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
-    """Every setting of a group, whether there is one of that name or not."""
+def _group_settings(image: ClusterImage, name: str) -> Mapping[str, str]:
+    """Of any group, whether there is one of that name or not."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    own = context.services.metadata.image.configs.get((GROUP_RESOURCE, name), {})
-    return _all_of_group(context.services.config, own)
+    return image.configs.get((GROUP_RESOURCE, name), {})
 
 
 def _all_of_group(broker: BrokerConfig, own: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
@@ -139,20 +179,33 @@ def _all_of_group(broker: BrokerConfig, own: Mapping[str, str]) -> Iterable[Desc
     yield from (_unknown(name, FROM_GROUP) for name in own if name not in GroupConfig.SETTINGS)
 
 
-def _broker_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
-    config = context.services.config
-    image = context.services.metadata.image
+def _broker_entries(
+    config: BrokerConfig, image: ClusterImage, name: str, facts: Mapping[str, str]
+) -> Iterable[DescribeConfigsResourceResult]:
     default = image.configs.get((BROKER_RESOURCE, ""), {})
     if not name:
         return _dynamic_defaults(config, default)
-    _check_id(context, name, " or empty string,")
     own = image.configs.get((BROKER_RESOURCE, name), {})
-    return _all_of_broker(config, default, own)
+    entries = _all_of_broker(config, default, own)
+    return chain((entry for entry in entries if entry.name not in facts), _fact_entries(facts))
 
 
-def _check_id(context: Context, name: str, otherwise: str) -> None:
+def _fact_entries(facts: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
+    return (
+        DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            read_only=True,
+            config_source=FROM_DEFAULT,
+            config_type=Type.STRING,
+            documentation=FACTS[name],
+        )
+        for name, value in facts.items()
+    )
+
+
+def _check_id(node_id: int, name: str, otherwise: str) -> None:
     """A broker describes itself only."""
-    node_id = context.services.node_id
     try:
         broker_id = int(name)
     except ValueError:
@@ -163,14 +216,11 @@ def _check_id(context: Context, name: str, otherwise: str) -> None:
         )
 
 
-def _logger_entries(context: Context, name: str) -> Iterable[DescribeConfigsResourceResult]:
-    if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    _check_id(context, name, "")
-    return [
+def _logger_entries() -> Iterable[DescribeConfigsResourceResult]:
+    return (
         DescribeConfigsResourceResult(name=logger, value=level, config_source=FROM_LOGGER)
         for logger, level in levels().items()
-    ]
+    )
 
 
 def _all_of_broker(

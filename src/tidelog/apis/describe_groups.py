@@ -8,23 +8,31 @@ once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.nodes import GROUP_OPERATIONS
 from tidelog.apis.repeats import bounded
 from tidelog.coordinator.group.listing import describe_group
-from tidelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from tidelog.env.slices import Steps, mapped
+from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [
-        describe_group(context.services.groups, group_id, context.version) for group_id in bounded(request.groups, str)
-    ]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+GROUPS_A_STEP = 1
+"""The first group of a shard has that loaded, and a group may have a thousand members."""
+
+
+def handle(context: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+    asked = yield from bounded(request.groups, str)
+    describe = partial(_described, context, operations=request.include_authorized_operations)
+    return DescribeGroupsResponse(groups=(yield from mapped(describe, asked, GROUPS_A_STEP)))
+
+
+def _described(context: Context, group_id: str, *, operations: bool) -> DescribedGroup:
+    group = describe_group(context.services.groups, group_id, context.version)
+    if operations and not group.error_code:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group

@@ -7,9 +7,10 @@ tells the space, v5 whether a folder takes no new partitions, which Tidelog has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tidelog.env.slices import Steps, ordered
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,14 +24,31 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     services = context.services
     by_folder: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {folder: {} for folder in services.config.folders}
-    for folder, topic, index, size in _held(context, request):
-        by_folder.setdefault(folder, {}).setdefault(topic, []).append(
-            DescribeLogDirsPartition(partition_index=index, partition_size=size)
-        )
+    told: set[tuple[str, int]] = set()
+    for topic, indexes in _asked(context, request):
+        for index in (yield from ordered(indexes)):
+            yield
+            if (topic, index) in told:
+                continue
+            told.add((topic, index))
+            held = _held(context, topic, index)
+            if held is not None:
+                folder, size = held
+                by_folder.setdefault(folder, {}).setdefault(topic, []).append(
+                    DescribeLogDirsPartition(partition_index=index, partition_size=size)
+                )
     return DescribeLogDirsResponse(results=[_result(context, folder, topics) for folder, topics in by_folder.items()])
+
+
+def _asked(context: Context, request: DescribeLogDirsRequest) -> Iterator[tuple[str, Sequence[int]]]:
+    if request.topics is not None:
+        yield from ((one.topic, one.partitions) for one in request.topics)
+    else:
+        for name, topic in context.services.metadata.image.topics.items():
+            yield name, range(len(topic.partitions))
 
 
 def _result(context: Context, folder: str, topics: dict[str, list[DescribeLogDirsPartition]]) -> DescribeLogDirsResult:
@@ -47,39 +65,25 @@ def _result(context: Context, folder: str, topics: dict[str, list[DescribeLogDir
     )
 
 
-def _held(context: Context, request: DescribeLogDirsRequest) -> Iterator[tuple[str, str, int, int]]:
-    """(folder, topic, partition, bytes) of the partitions asked for that are here."""
+def _held(context: Context, topic: str, index: int) -> tuple[str, int] | None:
+    """The folder of a partition that is here, and its bytes there."""
     services = context.services
-    topics = services.metadata.image.topics
-    if request.topics is None:
-        asked = [(name, list(range(len(topic.partitions)))) for name, topic in topics.items()]
-    else:
-        asked = [(one.topic, sorted(set(one.partitions))) for one in request.topics if one.topic in topics]
-    open_logs = {(log.topic, log.partition): log for log in services.store.logs()}
-    on_disk = set(services.store.found())
-    for name, indexes in asked:
-        partitions = topics[name].partitions
-        for index in indexes:
-            if not 0 <= index < len(partitions) or services.node_id not in partitions[index].replicas:
-                continue
-            log = open_logs.get((name, index))
-            try:
-                if log is not None:
-                    yield log.root, name, index, log.size_bytes()
-                elif (name, index) in on_disk:
-                    yield _measured(context, name, index)
-                else:
-                    yield services.config.folders[0], name, index, 0
-            except (KafkaError, OSError):
-                continue  # what can't be read isn't told, as in Kafka
+    image = services.metadata.image.partition(topic, index)
+    if image is None or services.node_id not in image.replicas:
+        return None
+    log = services.store.opened(topic, index)
+    try:
+        if log is not None:
+            return log.root, log.size_bytes()
+        root = services.store.found_in(topic, index)
+        if root is not None:
+            return _measured(context, root, topic, index)
+    except (KafkaError, OSError):
+        return None  # what can't be read isn't told, as in Kafka
+    return services.config.folders[0], 0
 
 
-def _measured(context: Context, topic: str, index: int) -> tuple[str, str, int, int]:
+def _measured(context: Context, root: str, topic: str, index: int) -> tuple[str, int]:
     """A partition that nobody asked for since the start: its log isn't opened for this."""
-    disk = context.services.env.disk
-    for root in context.services.config.folders:
-        folder = f"{root}/{topic}-{index}"
-        if disk.exists(folder):
-            names = (name for name in disk.list_folder(folder) if name.endswith(".log"))
-            return root, topic, index, sum(disk.size(f"{folder}/{name}") for name in names)
-    return context.services.config.folders[0], topic, index, 0
+    disk, folder = context.services.env.disk, f"{root}/{topic}-{index}"
+    return root, sum(disk.size(f"{folder}/{name}") for name in disk.list_folder(folder) if name.endswith(".log"))

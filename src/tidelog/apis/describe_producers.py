@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.controller.names import why_invalid
+from tidelog.env.slices import Steps, mapped
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -19,21 +20,25 @@ from tidelog.wire.messages.describe_producers import (
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
+    from tidelog.log.producers import Producer
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(context, topic.name, index) for index in dict.fromkeys(topic.partition_indexes)],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(context: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+    topics: list[TopicResponse] = []
+    described: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        partitions: list[PartitionResponse] = []
+        for index in topic.partition_indexes:
+            if (topic.name, index) not in described:
+                described.add((topic.name, index))
+                partitions.append((yield from _describe(context, topic.name, index)))
+            yield
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        yield
+    return DescribeProducersResponse(topics=topics)
 
 
-def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(context: Context, topic: str, index: int) -> Steps[PartitionResponse]:
     reason = why_invalid(topic)
     if reason is not None:
         return PartitionResponse(
@@ -44,19 +49,20 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
         return PartitionResponse(partition_index=index, error_code=code, error_message=message)
     try:
         partition = context.services.replicas.get(topic, index)
+        partition.check_leader()
+        producers = list(partition.log.producers.items())
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-    return PartitionResponse(
-        partition_index=index,
-        active_producers=[
-            ProducerState(
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.txn_first_offset,
-            )
-            for producer_id, producer in partition.log.producers.items()
-        ],
+    return PartitionResponse(partition_index=index, active_producers=(yield from mapped(_told, producers, 64)))
+
+
+def _told(known: tuple[int, Producer]) -> ProducerState:
+    producer_id, producer = known
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.txn_first_offset,
     )

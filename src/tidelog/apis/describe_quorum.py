@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.controller.names import METADATA_TOPIC
+from tidelog.env.slices import Steps, mapped
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -16,6 +17,8 @@ from tidelog.wire.messages.describe_quorum import (
     Listener,
     Node,
     ReplicaState,
+    RequestPartitionData,
+    RequestTopicData,
     ResponsePartitionData,
     ResponseTopicData,
 )
@@ -28,15 +31,18 @@ FIRST_WITH_NODES = 2
 UNKNOWN = -1
 
 
-def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
-    if asked != [(METADATA_TOPIC, [0])]:
+def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse | Steps[DescribeQuorumResponse]:
+    if not _is_quorum(request.topics):
         return _all_failed(
-            asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Only {METADATA_TOPIC}-0 has a quorum to describe."
+            request.topics,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Only {METADATA_TOPIC}-0 has a quorum to describe.",
         )
     quorum = context.services.quorum
     if quorum.leader_id != quorum.local.key.id:
-        return _all_failed(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The quorum's leader is {quorum.leader_id}.")
+        return _all_failed(
+            request.topics, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The quorum's leader is {quorum.leader_id}."
+        )
     voters = [voter.key for voter in quorum.voters.voters]
     ends = quorum.quorum.replica_ends
     described = ResponsePartitionData(
@@ -72,16 +78,20 @@ def _state(context: Context, key: ReplicaKey) -> ReplicaState:
     )
 
 
-def _all_failed(asked: list[tuple[str, list[int]]], code: ErrorCode, message: str) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(
-        topics=[
-            ResponseTopicData(
-                topic_name=topic,
-                partitions=[
-                    ResponsePartitionData(partition_index=index, error_code=code, error_message=message)
-                    for index in partitions
-                ],
-            )
-            for topic, partitions in asked
-        ]
-    )
+def _is_quorum(topics: list[RequestTopicData]) -> bool:
+    """Whether it is the one partition that can be asked for."""
+    if len(topics) != 1 or topics[0].topic_name != METADATA_TOPIC:
+        return False
+    partitions = topics[0].partitions
+    return len(partitions) == 1 and partitions[0].partition_index == 0
+
+
+def _all_failed(asked: list[RequestTopicData], code: ErrorCode, message: str) -> Steps[DescribeQuorumResponse]:
+    def failed(partition: RequestPartitionData) -> ResponsePartitionData:
+        return ResponsePartitionData(partition_index=partition.partition_index, error_code=code, error_message=message)
+
+    topics: list[ResponseTopicData] = []
+    for topic in asked:
+        partitions = yield from mapped(failed, topic.partitions)
+        topics.append(ResponseTopicData(topic_name=topic.topic_name, partitions=partitions))
+    return DescribeQuorumResponse(topics=topics)

@@ -6,10 +6,12 @@ No topics means all. A page holds at most `response_partition_limit` partitions,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import TOPIC_OPERATIONS, PartitionView
+from tidelog.apis.nodes import TOPIC_OPERATIONS, PartitionView, offline_here
 from tidelog.controller.names import INTERNAL_TOPICS, why_invalid
+from tidelog.env.slices import CHEAP_A_STEP, Steps, distinct, mapped, ordered
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -17,6 +19,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 
 if TYPE_CHECKING:
@@ -24,22 +27,27 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import TopicImage
 
 
-def handle(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[DescribeTopicPartitionsResponse]:
     try:
-        return _page(context, request)
+        return (yield from _page(context, request))
     except KafkaError as error:
-        return DescribeTopicPartitionsResponse(
-            topics=[
-                DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics
-            ]
-        )
+        failed = partial(_failed, error.code)
+        return DescribeTopicPartitionsResponse(topics=(yield from mapped(failed, request.topics)))
 
 
-def _page(context: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _failed(code: ErrorCode, topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+
+
+def _name(topic: TopicRequest) -> str:
+    return topic.name
+
+
+def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[DescribeTopicPartitionsResponse]:
     image = context.services.metadata.image
     cursor = request.cursor
-    asked = {topic.name for topic in request.topics}
-    names = sorted(asked or image.topics)
+    asked = yield from distinct((yield from mapped(_name, request.topics, CHEAP_A_STEP)))
+    names = yield from ordered(asked or list(image.topics))
     if cursor is not None:
         if asked and cursor.topic_name not in asked:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic list lacks the cursor's topic {cursor.topic_name}")
@@ -47,9 +55,10 @@ def _page(context: Context, request: DescribeTopicPartitionsRequest) -> Describe
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition {cursor.partition_index} is negative")
         names = [name for name in names if name >= cursor.topic_name]
     left = max(min(context.services.config.max_request_partition_size_limit, request.response_partition_limit), 1)
-    view = PartitionView(image, context.listener)
+    view = PartitionView(image, context.listener, here=offline_here(context.services))
     answer = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
         if left == 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -72,7 +81,7 @@ def _described(topic: TopicImage, view: PartitionView, start: int, end: int) -> 
     partitions: list[DescribeTopicPartitionsResponsePartition] = []
     for index in range(start, end):
         partition = topic.partitions[index]
-        seen = view.see(partition)
+        seen = view.see(partition, topic.name, index)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.txn.listing import described
 from tidelog.coordinator.txn.state import NAMES
+from tidelog.env.slices import Steps, distinct, mapped
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -18,10 +20,9 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_one(context, name) for name in dict.fromkeys(request.transactional_ids)]
-    )
+def handle(context: Context, request: DescribeTransactionsRequest) -> Steps[DescribeTransactionsResponse]:
+    asked = yield from distinct(request.transactional_ids)
+    return DescribeTransactionsResponse(transaction_states=(yield from mapped(partial(_one, context), asked, 1)))
 
 
 def _one(context: Context, transactional_id: str) -> TransactionState:

@@ -6,9 +6,9 @@ users, or null, means all. Only v0.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.env.slices import CHEAP_A_STEP, Steps, mapped
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -21,14 +21,22 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+def handle(
+    context: Context, request: DescribeUserScramCredentialsRequest
+) -> Steps[DescribeUserScramCredentialsResponse]:
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in context.services.metadata.image.scram.items():
         known.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
-    asked = Counter(user.name for user in request.users or ())
-    return DescribeUserScramCredentialsResponse(
-        results=[_result(user, known, twice=asked[user] > 1) for user in asked or sorted(known)],
+    users = request.users or []
+    asked: dict[str, int] = {}
+    for start in range(0, len(users), CHEAP_A_STEP):
+        for user in users[start : start + CHEAP_A_STEP]:
+            asked[user.name] = asked.get(user.name, 0) + 1
+        yield
+    results = yield from mapped(
+        lambda user: _result(user, known, twice=asked.get(user, 0) > 1), list(asked or sorted(known))
     )
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _result(user: str, known: dict[str, list[CredentialInfo]], *, twice: bool) -> DescribeUserScramCredentialsResult:

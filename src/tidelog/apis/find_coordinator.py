@@ -9,24 +9,23 @@ v1 knows key types and messages, v3 is flexible, v4 takes many keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.create_topics import make_topics
 from tidelog.apis.internal_topics import creatable
 from tidelog.apis.nodes import NO_NODE, endpoint_of
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
+from tidelog.env.slices import Steps, mapped, settled
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
-    from tidelog.env.promise import Promise
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 SHARE = 2
-FIRST_WITH_SHARE = 6
 FIRST_WITH_MANY_KEYS = 4
 MESSAGES = {
     ErrorCode.NONE: "NONE",
@@ -35,24 +34,17 @@ MESSAGES = {
 }
 
 
-def handle(
-    context: Context, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Promise[FindCoordinatorResponse]:
-    topic = TOPICS.get(request.key_type)
-    if topic is None or topic in context.services.metadata.image.topics:
-        return _answer(context, request, topic)
-    services = context.services
-    brokers = sum(1 for broker in services.metadata.image.brokers.values() if not broker.fenced)
-    wanted = CreateTopicsRequest(
-        topics=[creatable(topic, services.config, brokers)], timeout_ms=services.config.request_timeout_ms
-    )
-    return make_topics(services, wanted).map(lambda made: _answer(context, request, topic))
-
-
-def _answer(context: Context, request: FindCoordinatorRequest, topic: str | None) -> FindCoordinatorResponse:
-    find: Callable[[str], Coordinator] = lambda key: _find(context, request.key_type, topic, key)  # noqa: E731
+def handle(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+    topic, services = TOPICS.get(request.key_type), context.services
+    if topic is not None and topic not in services.metadata.image.topics:
+        brokers = sum(1 for broker in services.metadata.image.brokers.values() if not broker.fenced)
+        wanted = CreateTopicsRequest(
+            topics=[creatable(topic, services.config, brokers)], timeout_ms=services.config.request_timeout_ms
+        )
+        yield from settled(make_topics(services, wanted))
+    find = partial(_find, context, request.key_type, topic)
     if context.version >= FIRST_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(coordinators=[find(key) for key in request.coordinator_keys])
+        return FindCoordinatorResponse(coordinators=(yield from mapped(find, request.coordinator_keys)))
     found = find(request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (key 71): which metrics a client should push, and how often (KIP-714).
 
-librdkafka asks by itself.
+Not advertised, so that no client asks by itself; one that does all the same is answered.
 
 Tidelog collects no clients' metrics: every client gets an id and an empty subscription, so that it pushes nothing and
 asks again after the interval. The subscription's number is computed from the client's id as Kafka computes it, so

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import alter, told
+from tidelog.apis.altering import RESOURCES_A_STEP, alter, told, too_many
 from tidelog.controller.configs import Change, ResourceChange
+from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -18,19 +19,29 @@ from tidelog.wire.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
 
 
-def handle(context: Context, request: IncrementalAlterConfigsRequest) -> Promise[IncrementalAlterConfigsResponse]:
-    changes = [
-        ResourceChange(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Change(config.name, config.config_operation, config.value) for config in resource.configs),
+def handle(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> Steps[IncrementalAlterConfigsResponse | Promise[IncrementalAlterConfigsResponse]]:
+    if len(request.resources) > CHANGES_MAX or sum(len(one.configs) for one in request.resources) > CHANGES_MAX:
+        return IncrementalAlterConfigsResponse(
+            responses=(yield from too_many(request.resources, AlterConfigsResourceResponse))
         )
-        for resource in request.resources
-    ]
-
-    return alter(context, changes, validate_only=request.validate_only).map(
+    changes: list[ResourceChange] = []
+    for resource in request.resources:
+        changes.append(
+            ResourceChange(
+                resource.resource_type,
+                resource.resource_name,
+                tuple(Change(config.name, config.config_operation, config.value) for config in resource.configs),
+            )
+        )
+        if not len(changes) % RESOURCES_A_STEP:
+            yield
+    altered = yield from alter(context, changes, validate_only=request.validate_only)
+    return altered.map(
         lambda outcomes: IncrementalAlterConfigsResponse(
             responses=told(outcomes, changes, AlterConfigsResourceResponse)
         )

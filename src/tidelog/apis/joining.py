@@ -5,7 +5,9 @@ v12 and later) join the partition by sending them; the others joined it before w
 verified. Later records need no word: the log knows that the transaction is open, and its marker closes it.
 
 Verifying and appending happen in one turn of the loop, and whoever joins is fenced by its epoch, which the end of its
-transaction raises: so a yes can't be out of date when the records are appended.
+transaction raises: so a yes can't be out of date when the records are appended. What the log knows of the producer may
+be another thing by then: whether a batch is next in order is decided when it is appended, by the log and by
+`Joined.check_order`, and never by what was known when its request came.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tidelog.apis.produce import is_transactional
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
 from tidelog.env.promise import Promise
+from tidelog.replica.resends import read_sent
+from tidelog.wire.batch import PRODUCER_AT, is_transactional
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -28,12 +31,10 @@ IDS_FROM = 13
 JOINS_FROM = 12
 ABORTABLE_FROM = 11
 
-PRODUCER_AT = 43
-_read_producer = Struct(">qhi").unpack_from  # producer id, epoch, base sequence
+_read_producer = Struct(">qh").unpack_from  # producer id, epoch
 
 Place: TypeAlias = "tuple[str | bytes, int]"
 """A partition as the request names it: the topic's name, or from v13 on its id, and the index."""
-Refused: TypeAlias = "dict[Place, KafkaError]"
 
 _LATER = frozenset(
     (
@@ -45,26 +46,55 @@ _LATER = frozenset(
 )
 
 
+class Joined:
+    """What the coordinator said of a request's partitions; asked for each of them when it is appended."""
+
+    __slots__ = ("_begins_at_zero", "_refused")
+
+    def __init__(self, version: int) -> None:
+        self._begins_at_zero = version >= JOINS_FROM  # its epoch is new with each transaction
+        self._refused: dict[Place, KafkaError] = {}
+
+    def refuse(self, place: Place, error: KafkaError) -> None:
+        self._refused[place] = error
+
+    def check_member(self, place: Place) -> None:
+        """Raises where the partition isn't part of the transaction, or that can't be known now."""
+        refused = self._refused.get(place)
+        if refused is not None:
+            raise refused
+
+    def check_order(self, partition: Partition, records: memoryview) -> None:
+        """Raises where a client of the second version doesn't begin at sequence 0 in a log that doesn't know it."""
+        if not self._begins_at_zero or not is_transactional(records) or not partition.is_served:
+            return
+        sent = read_sent(records, 0, len(records))
+        if sent is not None and sent.sequence and partition.log.producers.get(sent.producer_id) is None:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {sent.producer_id} isn't known in {partition.topic}-{partition.index}, "
+                f"but sent sequence {sent.sequence}",
+            )
+
+
 class _First(NamedTuple):
-    """A partition where the transaction has nothing yet. `least`: the first sequence that the producer tried there."""
+    """A partition where the transaction has nothing yet."""
 
     place: Place
     partition: Partition
-    sequence: int
-    least: int
 
 
-def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused]:
-    """What of a transactional request may not be appended, and why. Raises KafkaError where nothing of it may."""
+def join(context: Context, request: ProduceRequest) -> Joined | Promise[Joined]:
+    """What of a transactional request may be appended. Raises KafkaError where nothing of it may."""
     producer: Producer | None = None
-    refused: Refused = {}
+    outcome = Joined(context.version)
     first: list[_First] = []
     by_id = context.version >= IDS_FROM
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is None or not is_transactional(data.records):
                 continue
-            producer_id, epoch, sequence = _read_producer(data.records, PRODUCER_AT)
+            producer_id, epoch = _read_producer(data.records, PRODUCER_AT)
             if producer_id < 0:
                 continue
             if producer is not None and producer != (producer_id, epoch):
@@ -76,15 +106,14 @@ def join(context: Context, request: ProduceRequest) -> Refused | Promise[Refused
             try:
                 partition = _begins(context, place, producer)
             except KafkaError as error:
-                refused[place] = error
+                outcome.refuse(place, error)
                 continue
             if partition is not None:
-                least = partition.log.producers.least_tried(producer_id, epoch, sequence)
-                first.append(_First(place, partition, sequence, least))
+                first.append(_First(place, partition))
     if not first:
-        return refused
+        return outcome
     assert producer is not None
-    return _ask(context, request.transactional_id or "", producer, first, refused)
+    return _ask(context, request.transactional_id or "", producer, first, outcome)
 
 
 def _begins(context: Context, place: Place, producer: Producer) -> Partition | None:
@@ -110,8 +139,8 @@ def _begins(context: Context, place: Place, producer: Producer) -> Partition | N
 
 
 def _ask(
-    context: Context, transactional_id: str, producer: Producer, first: list[_First], refused: Refused
-) -> Refused | Promise[Refused]:
+    context: Context, transactional_id: str, producer: Producer, first: list[_First], outcome: Joined
+) -> Joined | Promise[Joined]:
     transactions, config = context.services.transactions, context.services.config
     partitions: list[TopicPartition] = [(one.partition.topic, one.partition.index) for one in first]
     if context.version < JOINS_FROM:
@@ -120,10 +149,9 @@ def _ask(
                 codes = transactions.verify(transactional_id, producer, partitions)
             except KafkaError as error:
                 codes = dict.fromkeys(partitions, error.code)
-            _refuse(context, first, codes, refused)
-        _refuse_out_of_turn(producer, first, refused)
-        return refused
-    answer: Promise[Refused] = Promise()
+            _refuse(context, first, codes, outcome)
+        return outcome
+    answer: Promise[Joined] = Promise()
 
     def joined(promise: Promise[None]) -> None:
         error = promise.error
@@ -131,16 +159,8 @@ def _ask(
             answer.fail(error)
             return
         if error is not None:
-            _refuse(context, first, dict.fromkeys(partitions, error.code), refused)
-        _refuse_out_of_turn(producer, first, refused)
-        for one in first:
-            if one.sequence and one.place not in refused and one.partition.log.producers.get(producer.id) is None:
-                refused[one.place] = KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer.id} isn't known in {one.partition.topic}-{one.partition.index}, "
-                    f"but sent sequence {one.sequence}",
-                )
-        answer.resolve(refused)
+            _refuse(context, first, dict.fromkeys(partitions, error.code), outcome)
+        answer.resolve(outcome)
 
     patience_s = config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     transactions.add_partitions(
@@ -149,22 +169,11 @@ def _ask(
     return answer
 
 
-def _refuse_out_of_turn(producer: Producer, first: list[_First], refused: Refused) -> None:
-    """What comes behind a batch that wasn't taken: the producer sends both again, in order."""
-    for one in first:
-        if one.sequence > one.least and one.place not in refused:
-            refused[one.place] = KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer.id} sent sequence {one.sequence} to {one.partition.topic}-{one.partition.index}, "
-                f"but tried {one.least} before, which was refused",
-            )
-
-
-def _refuse(context: Context, first: list[_First], codes: dict[TopicPartition, ErrorCode], refused: Refused) -> None:
-    for place, partition, _, _ in first:
+def _refuse(context: Context, first: list[_First], codes: dict[TopicPartition, ErrorCode], outcome: Joined) -> None:
+    for place, partition in first:
         code = codes[partition.topic, partition.index]
         if code:
-            refused[place] = _as_produce_says(code, context.version)
+            outcome.refuse(place, _as_produce_says(code, context.version))
 
 
 def _as_produce_says(code: ErrorCode, version: int) -> KafkaError:

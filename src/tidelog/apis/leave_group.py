@@ -9,20 +9,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.classic.requests import leave_group
-from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.env.slices import Steps, settled
+from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.env.promise import Promise
 
 FIRST_WITH_MANY = 3
+AT_ONCE = 256
 
 
-def handle(context: Context, request: LeaveGroupRequest) -> Promise[LeaveGroupResponse]:
-    if context.version >= FIRST_WITH_MANY:
+def handle(context: Context, request: LeaveGroupRequest) -> Promise[LeaveGroupResponse] | Steps[LeaveGroupResponse]:
+    if context.version < FIRST_WITH_MANY:
+        alone = [MemberIdentity(member_id=request.member_id)]
+        return leave_group(context.services.groups, request.group_id, alone).map(_of_one)
+    if len(request.members) <= AT_ONCE:
         return leave_group(context.services.groups, request.group_id, request.members)
-    alone = [MemberIdentity(member_id=request.member_id)]
-    return leave_group(context.services.groups, request.group_id, alone).map(_of_one)
+    return _leave(context, request)
+
+
+def _leave(context: Context, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
+    """Very many, some at a time."""
+    results: list[MemberResponse] = []
+    for start in range(0, len(request.members), AT_ONCE):
+        some = request.members[start : start + AT_ONCE]
+        answer = yield from settled(leave_group(context.services.groups, request.group_id, some))
+        if answer.error_code:
+            return LeaveGroupResponse(error_code=answer.error_code)
+        results += answer.members
+        yield
+    return LeaveGroupResponse(members=results)
 
 
 def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.listing import list_groups
+from tidelog.env.slices import Steps
 from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    return ListGroupsResponse(groups=list_groups(context.services.groups, request.states_filter, request.types_filter))
+def handle(context: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+    groups = yield from list_groups(context.services.groups, request.states_filter, request.types_filter)
+    return ListGroupsResponse(groups=groups)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.coordinator.txn.listing import listed, unknown_statuses, wanted
 from tidelog.coordinator.txn.state import NAMES
+from tidelog.env.slices import Steps, mapped
 from tidelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -18,20 +19,18 @@ from tidelog.wire.messages.list_transactions import (
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.coordinator.txn.state import Transaction
-    from tidelog.env.promise import Promise
 
 
-def handle(context: Context, request: ListTransactionsRequest) -> Promise[ListTransactionsResponse]:
+def handle(context: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     filters = wanted(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
-    env = context.services.env
-    found = listed(context.services.transactions.shards, filters, env.clock.now_ms(), env.loop.call_soon)
-    return found.map(
-        lambda transactions: ListTransactionsResponse(
-            unknown_state_filters=unknown_statuses(request.state_filters),
-            transaction_states=[_told(transaction) for transaction in transactions],
-        )
+    yield
+    services, env = context.services, context.services.env
+    found = yield from listed(services.transactions.shards, filters, env.clock.now_ms(), env.loop.run_blocking)
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown_statuses(request.state_filters),
+        transaction_states=(yield from mapped(_told, found)),
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.apis.administration import tell, topics_created
 from tidelog.apis.nodes import (
     CLUSTER_OPERATIONS,
     NOT_TOLD,
@@ -20,11 +21,15 @@ from tidelog.apis.nodes import (
     PartitionView,
     any_alive,
     brokers_on,
+    offline_here,
 )
+from tidelog.controller.limits import CHANGES_MAX
 from tidelog.controller.names import INTERNAL_TOPICS, why_invalid
+from tidelog.env.slices import mapped, settled
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -35,30 +40,38 @@ from tidelog.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.env.promise import Promise
-    from tidelog.metadata.image import TopicImage
+    from tidelog.env.slices import Steps
+    from tidelog.metadata.image import ClusterImage, TopicImage
     from tidelog.wire.messages.create_topics import CreateTopicsResponse
 
 log = logging.getLogger("tidelog.metadata")
 
 FIRST_WITH_IDS = 12
+NAMES_A_STEP = 256
+TOPICS_A_STEP = 32
+PARTITIONS_A_STEP = 64
 
 
-def handle(context: Context, request: MetadataRequest) -> MetadataResponse | Promise[MetadataResponse]:
-    wrong = _wrong_topics(context, request)
+def handle(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
+    wrong = yield from _wrong_topics(context, request)
     if wrong:
         return MetadataResponse(topics=wrong, error_code=ErrorCode.INVALID_REQUEST)
-    names = _names(context, request)
-    missing = _missing(context, request, names)
-    if not missing:
-        return _answer(context, request, _topics(context, request, names))
+    names = yield from _names(context, request)
+    missing = yield from _missing(context, request, names)
+    if missing:
+        made = yield from settled(_make(context, missing))
+        _tell_refused(made)
+        yield from tell(context, topics_created(context, request, made))
+    return (yield from _answer(context, request, names))
 
-    def made(response: CreateTopicsResponse) -> MetadataResponse:
-        for result in response.topics:
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning("topic %s could not be made on demand: %s", result.name, result.error_message)
-        return _answer(context, request, _topics(context, request, names))
 
-    return _make(context, missing).map(made)
+def _tell_refused(response: CreateTopicsResponse) -> None:
+    """One line, however many there are."""
+    refused = [one for one in response.topics if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)]
+    if refused:
+        first, more = refused[0], len(refused) - 1
+        others = f", nor could {more} others" if more else ""
+        log.warning("topic %s could not be made on demand%s: %s", first.name, others, first.error_message)
 
 
 def _make(context: Context, names: list[str]) -> Promise[CreateTopicsResponse]:
@@ -75,64 +88,107 @@ def _make(context: Context, names: list[str]) -> Promise[CreateTopicsResponse]:
     return make_topics(services, wanted)
 
 
-def _wrong_topics(context: Context, request: MetadataRequest) -> list[MetadataResponseTopic]:
+def _wrong_topics(context: Context, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
     """Topics without a name, or with an id in a version that has none: then all are answered with an error."""
     if context.version < 10 or not request.topics:
         return []
-    wrong = any(topic.name is None and topic.topic_id == ZERO_UUID for topic in request.topics)
-    if context.version < FIRST_WITH_IDS:
-        wrong = any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics)
-    if not wrong:
+    if not (yield from _any_wrong(request.topics, ids=context.version >= FIRST_WITH_IDS)):
         return []
-    return [
-        MetadataResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST,
-            name=topic.name or "",
-            topic_id=topic.topic_id,
+    answers: list[MetadataResponseTopic] = []
+    for topic in request.topics:
+        answers.append(
+            MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
         )
-        for topic in request.topics
-    ]
+        if not len(answers) % TOPICS_A_STEP:
+            yield
+    return answers
+
+
+def _any_wrong(topics: list[MetadataRequestTopic], *, ids: bool) -> Steps[bool]:
+    for number, topic in enumerate(topics, 1):
+        unnamed, with_id = topic.name is None, topic.topic_id != ZERO_UUID
+        if (unnamed and not with_id) if ids else (unnamed or with_id):
+            return True
+        if not number % NAMES_A_STEP:
+            yield
+    return False
 
 
 def _is_all(context: Context, request: MetadataRequest) -> bool:
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _names(context: Context, request: MetadataRequest) -> list[str]:
+def _names(context: Context, request: MetadataRequest) -> Steps[list[str]]:
     """The topics asked for, each once; by their ids where ids are given."""
     image = context.services.metadata.image
     if _is_all(context, request):
         return list(image.topics)
-    asked = request.topics or []
-    if any(topic.topic_id != ZERO_UUID for topic in asked):
-        known = (image.topics_by_id.get(topic.topic_id) for topic in asked)
-        return list(dict.fromkeys(topic.name for topic in known if topic is not None))
-    return list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+    names: dict[str, None] = {}
+    by_id: dict[str, None] = {}
+    any_id = False
+    for number, topic in enumerate(request.topics or (), 1):
+        if topic.topic_id != ZERO_UUID:
+            any_id = True
+            known = image.topics_by_id.get(topic.topic_id)
+            if known is not None:
+                by_id[known.name] = None
+        elif topic.name is not None:
+            names[topic.name] = None
+        if not number % NAMES_A_STEP:
+            yield
+    return list(by_id if any_id else names)
 
 
-def _missing(context: Context, request: MetadataRequest, names: list[str]) -> list[str]:
-    """Those to be made."""
+def _missing(context: Context, request: MetadataRequest, names: list[str]) -> Steps[list[str]]:
+    """Those to be made: none where they are more than one request may make, as in Kafka, which refuses them all."""
     if not (request.allow_auto_topic_creation and context.services.config.auto_create_topics_enable):
         return []
     topics = context.services.metadata.image.topics
-    return [name for name in names if name not in topics and why_invalid(name) is None]
+    missing: list[str] = []
+    for number, name in enumerate(names, 1):
+        if name not in topics and why_invalid(name) is None:
+            missing.append(name)
+        if not number % NAMES_A_STEP:
+            yield
+    if len(missing) > CHANGES_MAX:
+        log.warning(
+            "%d topics, such as %s, were asked for and are not there: none of them is made, since one request may make"
+            " %d",
+            len(missing),
+            missing[0],
+            CHANGES_MAX,
+        )
+        return []
+    return missing
 
 
-def _topics(context: Context, request: MetadataRequest, names: list[str]) -> list[MetadataResponseTopic]:
+def _topics(context: Context, request: MetadataRequest, names: list[str]) -> Steps[list[MetadataResponseTopic]]:
     image = context.services.metadata.image
-    view = PartitionView(image, context.listener, context.version)
+    view = PartitionView(image, context.listener, context.version, here=offline_here(context.services))
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_TOLD
-    answers = [
-        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id in dict.fromkeys(topic.topic_id for topic in request.topics or ())
-        if topic_id != ZERO_UUID and topic_id not in image.topics_by_id
-    ]
-    for name in names:
+    answers = yield from mapped(_unknown_topic, (yield from _unknown_ids(request, image)))
+    for number, name in enumerate(names, 1):
         topic = image.topics.get(name)
-        answer = _missing_topic(name) if topic is None else _topic(topic, view)
+        answer = _missing_topic(name) if topic is None else (yield from _topic(topic, view))
         answer.topic_authorized_operations = operations
         answers.append(answer)
+        if not number % TOPICS_A_STEP:
+            yield
     return answers
+
+
+def _unknown_topic(topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+
+def _unknown_ids(request: MetadataRequest, image: ClusterImage) -> Steps[list[bytes]]:
+    found: dict[bytes, None] = {}
+    for number, topic in enumerate(request.topics or (), 1):
+        if topic.topic_id != ZERO_UUID and topic.topic_id not in image.topics_by_id:
+            found[topic.topic_id] = None
+        if not number % NAMES_A_STEP:
+            yield
+    return list(found)
 
 
 def _missing_topic(name: str) -> MetadataResponseTopic:
@@ -140,10 +196,10 @@ def _missing_topic(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _topic(topic: TopicImage, view: PartitionView) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, view: PartitionView) -> Steps[MetadataResponseTopic]:
     partitions: list[MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
-        seen = view.see(partition)
+        seen = view.see(partition, topic.name, index)
         partitions.append(
             MetadataResponsePartition(
                 error_code=seen.error,
@@ -155,12 +211,15 @@ def _topic(topic: TopicImage, view: PartitionView) -> MetadataResponseTopic:
                 offline_replicas=seen.offline,
             )
         )
+        if not len(partitions) % PARTITIONS_A_STEP:
+            yield
     return MetadataResponseTopic(
         name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
     )
 
 
-def _answer(context: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _answer(context: Context, request: MetadataRequest, names: list[str]) -> Steps[MetadataResponse]:
+    topics = yield from _topics(context, request, names)
     image = context.services.metadata.image
     return MetadataResponse(
         brokers=[

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidelog.apis.context import Services
     from tidelog.metadata.image import BrokerImage, ClusterImage, EndpointImage, PartitionImage
 
 NO_NODE = -1
@@ -21,6 +23,15 @@ GROUP_OPERATIONS = 0b1101_0100_1000
 RESERVED_DIRECTORIES = frozenset((bytes(16), bytes(15) + b"\x01"))
 """A replica's directory when none is assigned, and when it is migrating: counted as online."""
 LOST_DIRECTORY = bytes(15) + b"\x02"
+
+
+OfflineHere: TypeAlias = "tuple[int, AbstractSet[tuple[str, int]]]"
+"""A broker, and the partitions whose log it can't serve."""
+NOTHING_OFFLINE: OfflineHere = (NO_NODE, frozenset())
+
+
+def offline_here(services: Services) -> OfflineHere:
+    return services.node_id, services.store.offline
 
 
 class Seen(NamedTuple):
@@ -63,18 +74,27 @@ def any_alive(image: ClusterImage) -> int:
 class PartitionView:
     """Answers what a client on `listener` is told of a partition; remembers partitions that are alike."""
 
-    def __init__(self, image: ClusterImage, listener: str, version: int = 13) -> None:
-        """In version 0 replicas that aren't there are left out; below 6 a missing listener is no error of its own."""
+    def __init__(
+        self, image: ClusterImage, listener: str, version: int = 13, *, here: OfflineHere = NOTHING_OFFLINE
+    ) -> None:
+        """In version 0 replicas that aren't there are left out; below 6 a missing listener is no error of its own.
+
+        `here`: the partitions whose log this broker can't serve. It still leads them: whoever asks it is told why.
+        """
         self._image = image
+        self._here = here
         self._listener = listener
         self._only_alive = version == 0
         self._listener_error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
         self._seen: dict[PartitionImage, Seen] = {}
 
-    def see(self, partition: PartitionImage) -> Seen:
+    def see(self, partition: PartitionImage, topic: str, index: int) -> Seen:
         seen = self._seen.get(partition)
         if seen is None:
             seen = self._seen[partition] = self._look(partition)
+        node_id, offline = self._here
+        if offline and (topic, index) in offline and node_id not in seen.offline:
+            return seen._replace(offline=[*seen.offline, node_id])
         return seen
 
     def _look(self, partition: PartitionImage) -> Seen:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.commit import Wanted, commit
 from tidelog.coordinator.group.fencing import Member
-from tidelog.env.promise import Promise
+from tidelog.env.slices import CHEAP_A_STEP, ITEMS_A_STEP, Steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,44 +27,46 @@ if TYPE_CHECKING:
 FIRST_WITH_TOPIC_IDS = 10
 
 
-def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Promise[OffsetCommitResponse]:
+def handle(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    response, wanted, waiting = _sort_out(context.services.metadata.image, request, by_id)
+    response, wanted, waiting = yield from _sort_out(context.services.metadata.image, request, by_id)
     if not wanted:
         return response
     member = Member(request.generation_id_or_member_epoch, request.member_id, request.group_instance_id)
-
-    def told(promise: Promise[list[ErrorCode]]) -> OffsetCommitResponse:
-        error = promise.error
-        if error is None:
-            for partition, code in zip(waiting, promise.result(), strict=True):
-                partition.error_code = code
-        elif isinstance(error, KafkaError):
-            for partition in waiting:
-                partition.error_code = error.code
-        else:
-            raise error
-        return response
-
     try:
-        committed = commit(
-            context.services.groups, request.group_id, member, wanted, context.version, request.retention_time_ms
+        codes = yield from commit(
+            context.services.groups,
+            request.group_id,
+            member,
+            wanted,
+            context.version,
+            request.retention_time_ms,
+            _missing(by_id),
         )
     except KafkaError as error:
-        committed = Promise[list[ErrorCode]].failed(error)
-    return committed.then(told)
+        codes = [error.code] * len(waiting)
+    for place, (partition, code) in enumerate(zip(waiting, codes, strict=True), 1):
+        partition.error_code = code
+        if not place % CHEAP_A_STEP:
+            yield
+    return response
+
+
+def _missing(by_id: bool) -> ErrorCode:
+    """For a topic that isn't there."""
+    return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _sort_out(
     image: ClusterImage, request: OffsetCommitRequest, by_id: bool
-) -> tuple[OffsetCommitResponse, list[Wanted], list[OffsetCommitResponsePartition]]:
+) -> Steps[tuple[OffsetCommitResponse, list[Wanted], list[OffsetCommitResponsePartition]]]:
     """The answer as far as it is known, what is left to commit, and where its outcome goes."""
     response = OffsetCommitResponse()
     wanted: list[Wanted] = []
     waiting: list[OffsetCommitResponsePartition] = []
+    missing = _missing(by_id)
     for topic in request.topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-        missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers: list[OffsetCommitResponsePartition] = []
         for partition in topic.partitions:
             answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
@@ -85,5 +87,8 @@ def _sort_out(
                         partition.committed_metadata,
                     )
                 )
+            if not len(answers) % ITEMS_A_STEP:
+                yield
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+        yield
     return response, wanted, waiting

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.removal import delete_offsets
-from tidelog.env.promise import Promise
+from tidelog.env.slices import CHEAP_A_STEP, Steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
 
-def handle(context: Context, request: OffsetDeleteRequest) -> Promise[OffsetDeleteResponse]:
+def handle(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     image = context.services.metadata.image
     response = OffsetDeleteResponse()
     wanted: list[tuple[str, int]] = []
@@ -36,18 +36,15 @@ def handle(context: Context, request: OffsetDeleteRequest) -> Promise[OffsetDele
             else:
                 wanted.append((topic.name, partition.partition_index))
                 waiting.append(answer)
+            yield
         response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-
-    def told(promise: Promise[list[ErrorCode]]) -> OffsetDeleteResponse:
-        error = promise.error
-        if isinstance(error, KafkaError):
-            return OffsetDeleteResponse(error_code=error.code)
-        for answer, code in zip(waiting, promise.result(), strict=True):
-            answer.error_code = code
-        return response
-
+        yield
     try:
-        deleted = delete_offsets(context.services.groups, request.group_id, wanted)
+        codes = yield from delete_offsets(context.services.groups, request.group_id, wanted)
     except KafkaError as error:
-        deleted = Promise[list[ErrorCode]].failed(error)
-    return deleted.then(told)
+        return OffsetDeleteResponse(error_code=error.code)
+    for place, (answer, code) in enumerate(zip(waiting, codes, strict=True), 1):
+        answer.error_code = code
+        if not place % CHEAP_A_STEP:
+            yield
+    return response

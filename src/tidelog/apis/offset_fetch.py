@@ -11,15 +11,19 @@ out of bounds.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.repeats import bounded
-from tidelog.coordinator.group.lookup import NO_OFFSET, Asked, FoundTopic, fetch
-from tidelog.env.promise import Promise, gather
+from tidelog.coordinator.group.lookup import NO_OFFSET, AskedTopic, Found, Lookup, stand
+from tidelog.coordinator.group.state import GroupsState
+from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps, mapped, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -37,136 +41,139 @@ if TYPE_CHECKING:
 FIRST_WITH_GROUP_ERROR = 2
 FIRST_WITH_MANY_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
+GROUPS_A_STEP = 1
+"""The first group of a shard has that loaded."""
 
 
-def handle(context: Context, request: OffsetFetchRequest) -> Promise[OffsetFetchResponse]:
+def handle(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     many = context.version >= FIRST_WITH_MANY_GROUPS
-    groups = bounded(request.groups, lambda group: group.group_id) if many else [_only_group(request)]
-    promises = [_fetch(context, group, request.require_stable) for group in groups]
-    every = gather(promises).map(lambda done: [promise.result() for promise in done])
     if many:
-        return every.map(lambda answers: OffsetFetchResponse(groups=answers))
-    return every.map(lambda answers: _old_form(answers[0]))
+        groups = yield from bounded(request.groups, _group_id)
+    else:
+        groups = [(yield from _only_group(request))]
+    stands = yield from mapped(partial(_stand, context, request.require_stable), groups, GROUPS_A_STEP)
+    answers: list[OffsetFetchResponseGroup] = []
+    for group, state in zip(groups, stands, strict=True):
+        answers.append((yield from _answer(context, group, state, request.require_stable)))
+        yield
+    if many:
+        return OffsetFetchResponse(groups=answers)
+    return (yield from _old_form(answers[0]))
 
 
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    topics = request.topics
-    if topics is not None:
-        topics = [OffsetFetchRequestTopics(name=one.name, partition_indexes=one.partition_indexes) for one in topics]
+def _group_id(group: OffsetFetchRequestGroup) -> str:
+    return group.group_id
+
+
+def _only_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
+    topics = None if request.topics is None else (yield from mapped(_new_form, request.topics))
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Promise[OffsetFetchResponseGroup]:
-    image = context.services.metadata.image
-    by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    asked, unknown = _named(image, group, by_id)
+def _new_form(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
-    def answer(promise: Promise[list[FoundTopic]]) -> OffsetFetchResponseGroup:
-        error = promise.error
-        if error is None:
-            found = promise.result()
-            if by_id and asked is None:
-                found = _with_ids(image, found)
-            return OffsetFetchResponseGroup(group_id=group.group_id, topics=[*map(_told, found), *unknown])
-        if not isinstance(error, KafkaError):
-            raise error
-        return _refused(group, error.code, context.version)
 
+def _stand(context: Context, require_stable: bool, group: OffsetFetchRequestGroup) -> Promise[GroupsState]:
     try:
-        looked_up = fetch(
-            context.services.groups,
-            group.group_id,
-            group.member_id,
-            group.member_epoch,
-            asked,
-            require_stable=require_stable,
+        return stand(
+            context.services.groups, group.group_id, group.member_id, group.member_epoch, require_stable=require_stable
         )
     except KafkaError as error:
-        looked_up = Promise[list[FoundTopic]].failed(error)
-    return looked_up.then(answer)
+        return Promise[GroupsState].failed(error)
+
+
+def _answer(
+    context: Context, group: OffsetFetchRequestGroup, state: Promise[GroupsState], stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
+    image, version = context.services.metadata.image, context.version
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    try:
+        lookup = Lookup((yield from settled(state)), group.group_id, stable=stable)
+    except KafkaError as error:
+        return (yield from _refused(group, error.code, version))
+    yield from lookup.prepare()
+    unknown: list[OffsetFetchResponseTopics] = []
+    if group.topics is not None:
+        asked, unknown = yield from _named(image, group.topics, by_id)
+    else:
+        asked = yield from lookup.everything()
+        if by_id:  # topics that aren't there any more have no id to be named by
+            asked = [one._replace(id=image.topics[one.name].id) for one in asked if one.name in image.topics]
+    topics: list[OffsetFetchResponseTopics] = []
+    for topic in asked:
+        partitions = yield from lookup.of(topic, _told)
+        topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + unknown)
 
 
 def _named(
-    image: ClusterImage, group: OffsetFetchRequestGroup, by_id: bool
-) -> tuple[Asked | None, list[OffsetFetchResponseTopics]]:
-    """What is asked for, by name (None: everything), and the answers to ids that no topic has."""
-    if group.topics is None:
-        return None, []
-    topics = bounded(group.topics, lambda topic: topic.topic_id if by_id else topic.name)
-    if not by_id:
-        return [(topic.name, ZERO_UUID, _indexes(topic)) for topic in topics], []
-    asked: list[tuple[str, bytes, list[int]]] = []
+    image: ClusterImage, topics: list[OffsetFetchRequestTopics], by_id: bool
+) -> Steps[tuple[list[AskedTopic], list[OffsetFetchResponseTopics]]]:
+    """What is asked for, by name, and the answers to ids that no topic has."""
+    asked: list[AskedTopic] = []
     unknown: list[OffsetFetchResponseTopics] = []
-    for topic in topics:
-        known = image.topics_by_id.get(topic.topic_id)
-        if known is not None:
-            asked.append((known.name, topic.topic_id, _indexes(topic)))
-        else:
-            partitions = [_partition(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+    for topic in (yield from bounded(topics, _topic_id if by_id else _topic_name)):
+        known = image.topics_by_id.get(topic.topic_id) if by_id else None
+        if known is None and by_id:
+            failed = partial(_partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            partitions = yield from mapped(failed, topic.partition_indexes)
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+        else:
+            name, topic_id = (topic.name, ZERO_UUID) if known is None else (known.name, known.id)
+            asked.append(AskedTopic(name, topic_id, (yield from bounded(topic.partition_indexes, int))))
+        yield
     return asked, unknown
 
 
-def _indexes(topic: OffsetFetchRequestTopics) -> list[int]:
-    return bounded(topic.partition_indexes, lambda index: index)
+def _topic_id(topic: OffsetFetchRequestTopics) -> bytes:
+    return topic.topic_id
 
 
-def _with_ids(image: ClusterImage, found: list[FoundTopic]) -> list[FoundTopic]:
-    """Topics that aren't there any more have no id to be named by, and are left out."""
-    topics = image.topics
-    return [one._replace(id=topics[one.name].id) for one in found if one.name in topics]
+def _topic_name(topic: OffsetFetchRequestTopics) -> str:
+    return topic.name
 
 
-def _told(topic: FoundTopic) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                metadata=committed.metadata,
-                error_code=code,
-            )
-            for partition, committed, code in topic.partitions
-        ],
+def _told(found: Found) -> OffsetFetchResponsePartitions:
+    partition, committed, code = found
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
     )
 
 
-def _refused(group: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:
+def _refused(group: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> Steps[OffsetFetchResponseGroup]:
     if version >= FIRST_WITH_GROUP_ERROR:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-    topics = [
-        OffsetFetchResponseTopics(
-            name=topic.name, partitions=[_partition(index, code) for index in topic.partition_indexes]
-        )
-        for topic in group.topics or ()
-    ]
+    topics: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics or ():
+        partitions = yield from mapped(partial(_partition, code), topic.partition_indexes)
+        topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=code)
 
 
-def _partition(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+def _partition(code: ErrorCode, index: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=NO_OFFSET.offset, metadata="", error_code=code
     )
 
 
-def _old_form(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=one.partition_index,
-                    committed_offset=one.committed_offset,
-                    committed_leader_epoch=one.committed_leader_epoch,
-                    metadata=one.metadata,
-                    error_code=one.error_code,
-                )
-                for one in topic.partitions
-            ],
-        )
-        for topic in group.topics
-    ]
+def _old_form(group: OffsetFetchResponseGroup) -> Steps[OffsetFetchResponse]:
+    topics: list[OffsetFetchResponseTopic] = []
+    for topic in group.topics:
+        partitions = yield from mapped(_old_partition, topic.partitions)
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _old_partition(one: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=one.partition_index,
+        committed_offset=one.committed_offset,
+        committed_leader_epoch=one.committed_leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error_code,
+    )

@@ -7,8 +7,10 @@ current leader epoch; v3 names the replica that asks; v4 is flexible.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.env.slices import Steps, mapped
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -24,15 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.offset_for_leader_epoch")
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_one(context, topic.topic, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
+    topics: list[OffsetForLeaderTopicResult] = []
+    for topic in request.topics:
+        partitions = yield from mapped(partial(_one, context, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _one(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -20,9 +20,14 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidelog.apis.admission import Admissions, keep, look_ahead, served
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
-from tidelog.env.promise import Promise
-from tidelog.log.validate import RecordsRefused
+from tidelog.apis.produce_parts import Outcome, in_parts, refusal_of, refused_in_parts
+from tidelog.apis.staged import Staged, staged_after
+from tidelog.env.promise import Promise, gather
+from tidelog.log.producers import NotRemembered
+from tidelog.log.record_check import Lengthy, RecordsRefused
+from tidelog.replica.replicas import NotOpenYet
 from tidelog.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -32,6 +37,7 @@ from tidelog.wire.batch import (
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL_FLAG,
+    is_transactional,
 )
 from tidelog.wire.codec import encoder
 from tidelog.wire.compression import Codec
@@ -50,7 +56,9 @@ from tidelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context, Services
-    from tidelog.apis.joining import Refused
+    from tidelog.apis.joining import Joined
+    from tidelog.env.slices import Steps
+    from tidelog.log.validate import Admitted
     from tidelog.replica.partition import Partition
 
 log = logging.getLogger("tidelog.produce")
@@ -62,6 +70,8 @@ HINTS_FROM = 10
 IDS_FROM = 13
 ZSTD_FROM = 7
 TARGETS_MAX = 20_000
+PARTITIONS_AT_ONCE = 256
+"""Batches of so many partitions are appended in one go: some milliseconds."""
 NO_LOG_START = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -117,9 +127,12 @@ class ProducePath:
         partition, index, acks, timeout_ms, middle, pack, frame_bytes = target
         try:
             base, next_offset, time_ms = partition.append(buffer, after, stop, acks, self._now_ms())
+        except Lengthy:
+            return NotImplemented  # nor was it here: the general way has time
         except KafkaError as error:
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                return NotImplemented  # rare, and nothing was touched: the general way knows how to hint at the leader
+            # Rare, and nothing was touched: the general way knows how to hint at the leader, and waits for the log.
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER or isinstance(error, NotRemembered):
+                return NotImplemented
             if acks == 0:
                 raise _unanswerable(partition.topic, index, error) from error
             response = PartitionProduceResponse(index=index, base_offset=-1)
@@ -129,7 +142,7 @@ class ProducePath:
             return _FRAME.pack(len(body) + 5, correlation_id, 0) + body
         if acks == 0:
             return None
-        if acks < 0 and partition.high_watermark < next_offset:
+        if partition.high_watermark < next_offset and (acks < 0 or partition.log.unreserved):
             answer = _LateAck(partition, next_offset, base, time_ms, target, correlation_id)
             self._deadlines.add(timeout_ms, answer)
             return answer
@@ -155,6 +168,8 @@ class ProducePath:
                 return None
             partition = self._replicas.get(topic, index)
         except (KafkaError, UnicodeDecodeError):
+            return None
+        if partition.begin() is not None:  # its first write waits for its files
             return None
         # Header tags, one topic, its name, one partition, its index, no error.
         middle = b"\0\x02" + key[NAME_LENGTH_AT:] + b"\0\0"
@@ -265,28 +280,73 @@ class _LateAck:
 # -- the general way
 
 
-def handle(context: Context, request: ProduceRequest) -> ProduceResponse | Promise[ProduceResponse] | None:
+def takes_long(request: ProduceRequest) -> bool:
+    """Whether it is to be handled in steps, in a frame of its own."""
+    return sum(len(topic.partition_data) for topic in request.topic_data) > PARTITIONS_AT_ONCE
+
+
+def handle(context: Context, request: ProduceRequest) -> Outcome | Steps[ProduceResponse | None]:
     """Any request, in any version: append to each partition, wait for those that need it, answer all at once."""
+    if takes_long(request):
+        return _handle_long(context, request)
     refusal = _refusal(request)
-    if refusal is not None and request.acks:
-        return ProduceResponse(responses=[_refused(topic, refusal) for topic in request.topic_data])
+    if refusal is not None:
+        return _refuse_all(request, refusal)
+    waits = _waits(context, request)
+    if waits is not None:
+        keep(request, {})
+        return staged_after(waits, lambda _: _admit(context, request))
+    return _admit(context, request)
+
+
+def _handle_long(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | None]:
+    refusal = yield from refusal_of(request)
+    if refusal is not None:
+        return (yield from refused_in_parts(request, partial(_refuse_all, code=refusal)))
+    return (yield from in_parts(request, partial(_waits, context), partial(_admit, context)))
+
+
+def _waits(context: Context, request: ProduceRequest) -> Promise[None] | None:
+    """What has to be done off the loop before anything is appended; None: nothing."""
+    waiting: list[Promise[None]] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is None or len(data.records) < HEADER_BYTES:
+                continue
+            partition = served(context, topic, data.index)
+            if partition is not None:
+                records = memoryview(data.records)
+                waits = partition.begin() or partition.remember(records, 0, len(records))
+                if waits is not None:
+                    waiting.append(waits)
+    return gather(waiting).map(lambda _: None) if waiting else None
+
+
+def _admit(context: Context, request: ProduceRequest) -> Outcome:
+    admissions = look_ahead(context, request)
+    if isinstance(admissions, Promise):
+        return staged_after(admissions, lambda looked: _join(context, request, looked))
+    return _join(context, request, admissions)
+
+
+def _join(context: Context, request: ProduceRequest, admissions: Admissions) -> Outcome:
     if request.transactional_id is None:
-        return _append_all(context, request, {})
+        return _append_all(context, request, admissions, None)
     from tidelog.apis.joining import join  # here: most brokers never see a transaction
 
     try:
-        refused = join(context, request)
+        joined = join(context, request)
     except KafkaError as error:
-        return ProduceResponse(responses=[_refused(topic, error.code) for topic in request.topic_data])
-    if isinstance(refused, dict):
-        return _append_all(context, request, refused)
-    return _append_later(context, request, refused)
+        return _refuse_all(request, error.code)
+    if not isinstance(joined, Promise):
+        return _append_all(context, request, admissions, joined)
+    if not joined.done:
+        keep(request, admissions)
+    return staged_after(joined, lambda result: _append_all(context, request, admissions, result))
 
 
-def _append_all(
-    context: Context, request: ProduceRequest, refused: Refused
-) -> ProduceResponse | Promise[ProduceResponse] | None:
-    appends = _Appends(context, request, refused)
+def _append_all(context: Context, request: ProduceRequest, admissions: Admissions, joined: Joined | None) -> Outcome:
+    appends = _Appends(context, request, admissions, joined)
     if request.acks == 0:
         if appends.failed is not None:
             raise _unanswerable(*appends.failed)
@@ -294,33 +354,7 @@ def _append_all(
     if not appends.waiting:
         return appends.answer()
     context.services.deadlines.add(request.timeout_ms, appends)
-    return appends.promise
-
-
-def _append_later(
-    context: Context, request: ProduceRequest, refused: Promise[Refused]
-) -> Promise[ProduceResponse] | None:
-    """Append when the coordinator has answered. The records are copied: the frame's buffer isn't ours for so long."""
-    if not refused.done:
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                if data.records is not None:
-                    data.records = memoryview(bytearray(data.records))
-    answer: Promise[ProduceResponse] = Promise()
-
-    def joined(promise: Promise[Refused]) -> None:
-        try:
-            appended = _append_all(context, request, promise.result())
-        except Exception as error:
-            answer.fail(error)
-            return
-        if isinstance(appended, Promise):
-            appended.on_done(lambda settled: answer.resolve(settled.result()))
-        elif appended is not None:
-            answer.resolve(appended)
-
-    refused.on_done(joined)
-    return answer if request.acks else None
+    return Staged(appends.promise)
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode | None:
@@ -334,12 +368,6 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
     return None
 
 
-def is_transactional(records: memoryview | bytes | None) -> bool:
-    return (
-        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
-    )
-
-
 def _holds_one_batch(records: memoryview) -> bool:
     """Whether there is one whole batch of magic 2, and at most a part of another behind it."""
     sizes: list[int] = []
@@ -350,6 +378,27 @@ def _holds_one_batch(records: memoryview) -> bool:
             break
         sizes.append(pos)
     return len(sizes) == 1
+
+
+def _append(
+    partition: Partition, records: memoryview, acks: int, now_ms: int, admission: Admitted | KafkaError | None
+) -> tuple[int, int, int]:
+    try:
+        return partition.append(records, 0, len(records), acks, now_ms, admission)
+    except Lengthy:
+        partition.expect_again(records, 0, len(records), now_ms)
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,  # which every client tries again
+            f"the settings of {partition.topic} changed while the batch was on its way: send it again",
+        ) from None
+
+
+def _check_internal(partition: Partition, records: memoryview) -> None:
+    """What is in a topic of the broker's own is read by a coordinator, on the loop: nothing that inflates there."""
+    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT + 1] & CODEC_MASK:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"{partition.topic} is the broker's own: it takes nothing compressed"
+        )
 
 
 def _refuse(response: PartitionProduceResponse, error: KafkaError, partition: Partition, records: memoryview) -> None:
@@ -369,6 +418,12 @@ def _unanswerable(topic: str, index: int, error: Exception) -> MalformedError:
     return MalformedError(f"produce with acks=0 to {topic}-{index}: {error}; closing is all that such a client notices")
 
 
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    if not request.acks:
+        raise MalformedError(f"produce with acks=0: {code.name}; closing is all that such a client notices")
+    return ProduceResponse(responses=[_refused(topic, code) for topic in request.topic_data])
+
+
 def _refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
     return TopicProduceResponse(
         name=topic.name,
@@ -383,14 +438,17 @@ def _refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
 class _Appends:
     """The appends of one request, and the answer once the last of them is acknowledged."""
 
-    def __init__(self, context: Context, request: ProduceRequest, refused: Refused) -> None:
+    def __init__(
+        self, context: Context, request: ProduceRequest, admissions: Admissions, joined: Joined | None
+    ) -> None:
         self._context = context
+        self._admissions = admissions
         self._acks = request.acks
-        self._refused_parts = refused
+        self._joined = joined
         self.failed: tuple[str, int, Exception] | None = None
         self.waiting = 0
         self.done = False
-        self.promise: Promise[ProduceResponse] = Promise()
+        self.promise: Promise[ProduceResponse | None] = Promise()
         self._pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
         self._response = ProduceResponse(responses=[self._topic(topic) for topic in request.topic_data])
         self._wait()
@@ -418,25 +476,17 @@ class _Appends:
 
     def _append(self, topic: TopicProduceData, data: PartitionProduceData, response: PartitionProduceResponse) -> None:
         context = self._context
-        replicas = context.services.replicas
-        if context.version >= IDS_FROM:
-            partition = replicas.by_id(topic.topic_id, data.index)
-        else:
-            partition = replicas.get(topic.name, data.index)
-        if self._refused_parts:
-            refused = self._refused_parts.get(
-                (topic.topic_id if context.version >= IDS_FROM else topic.name, data.index)
-            )
-            if refused is not None:
-                if refused.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:  # the log's word, not the coordinator's
-                    response.log_start_offset = partition.log.log_start
-                raise refused
+        partition = self._find(topic, data)
+        if self._joined is not None:
+            self._check_member(topic, data, partition)
         if partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own topic")
         records = data.records
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records were sent for this partition")
         view = memoryview(records)
+        if partition.topic in INTERNAL_TOPICS:
+            _check_internal(partition, view)
         if view.readonly:
             view = memoryview(bytearray(view))
         if (
@@ -448,8 +498,11 @@ class _Appends:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{context.version} has no zstd: v{ZSTD_FROM} has"
             )
         try:
+            if self._joined is not None:
+                self._joined.check_order(partition, view)
             now_ms = context.services.env.clock.now_ms()
-            base, next_offset, time_ms = partition.append(view, 0, len(view), self._acks, now_ms)
+            admission = self._admissions.get(id(data))
+            base, next_offset, time_ms = _append(partition, view, self._acks, now_ms, admission)
         except KafkaError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= HINTS_FROM:
                 response.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
@@ -458,8 +511,31 @@ class _Appends:
         response.base_offset = base
         response.log_append_time_ms = time_ms
         response.log_start_offset = partition.log.log_start
-        if self._acks < 0 and partition.high_watermark < next_offset:
+        if partition.high_watermark < next_offset and (self._acks < 0 or partition.log.unreserved):
             self._pending.append((partition, next_offset, response))
+
+    def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> Partition:
+        replicas = self._context.services.replicas
+        try:
+            if self._context.version >= IDS_FROM:
+                return replicas.by_id(topic.topic_id, data.index)
+            return replicas.get(topic.name, data.index)
+        except NotOpenYet as not_yet:
+            if data.records is not None:
+                now_ms = self._context.services.env.clock.now_ms()
+                replicas.expect_again(not_yet.topic, not_yet.index, memoryview(data.records), now_ms)
+            raise
+
+    def _check_member(self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition) -> None:
+        context = self._context
+        assert self._joined is not None
+        try:
+            self._joined.check_member((topic.topic_id if context.version >= IDS_FROM else topic.name, data.index))
+        except KafkaError:
+            if data.records is not None:
+                records = memoryview(data.records)
+                partition.expect_again(records, 0, len(records), context.services.env.clock.now_ms())
+            raise
 
     def _wait(self) -> None:
         self.waiting = len(self._pending)

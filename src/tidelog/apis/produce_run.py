@@ -12,6 +12,7 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
 from tidelog.apis.produce import FLEXIBLE_FROM, IDS_FROM, KEY_BYTES, NAME_LENGTH_AT, TAIL, ProducePath
+from tidelog.wire.batch import PRODUCER_AT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 RUN_MAX = 64
 """Requests that are taken together."""
-PRODUCER_ID_AT = 43
 
 _KIND_BYTES = 4
 _CLIENT_AT = 12  # behind the size, the API's key and version, and the correlation id
@@ -99,7 +99,7 @@ class ProduceRun:
             ):
                 break
             if not found:
-                if buffer[at + PRODUCER_ID_AT] < 0x80:  # of an idempotent producer: others have -1 there
+                if buffer[at + PRODUCER_AT] < 0x80:  # of an idempotent producer: others have -1 there
                     break
                 first_kind, first_alike = kind, alike
             elif alike != first_alike or kind != first_kind:

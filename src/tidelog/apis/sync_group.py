@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.classic.requests import sync_group
+from tidelog.env.slices import CHEAP_A_STEP, Steps
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -20,8 +21,18 @@ if TYPE_CHECKING:
 FIRST_WITH_PROTOCOL = 5
 
 
-def handle(context: Context, request: SyncGroupRequest) -> SyncGroupResponse | Promise[SyncGroupResponse]:
+def handle(
+    context: Context, request: SyncGroupRequest
+) -> SyncGroupResponse | Promise[SyncGroupResponse] | Steps[Promise[SyncGroupResponse]]:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_WITH_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return sync_group(context.services.groups, request)
+    return _sync(context, request)
+
+
+def _sync(context: Context, request: SyncGroupRequest) -> Steps[Promise[SyncGroupResponse]]:
+    assignments: dict[str, bytes] = {}
+    for start in range(0, len(request.assignments), CHEAP_A_STEP):
+        assignments |= {one.member_id: one.assignment for one in request.assignments[start : start + CHEAP_A_STEP]}
+        yield
+    return sync_group(context.services.groups, request, assignments)

@@ -8,6 +8,7 @@ TRANSACTION_ABORTABLE.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.commit import Wanted, commit_in_transaction
@@ -16,6 +17,7 @@ from tidelog.coordinator.placement import CONSUMER_OFFSETS
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
 from tidelog.env.promise import Promise
+from tidelog.env.slices import CHEAP_A_STEP, ITEMS_A_STEP, Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -33,54 +35,34 @@ ABORTABLE_FROM = 4
 JOINS_FROM = 5
 
 
-def handle(
-    context: Context, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Promise[TxnOffsetCommitResponse]:
-    response, wanted, waiting = _sort_out(context.services.metadata.image, request)
+def handle(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+    response, wanted, waiting = yield from _sort_out(context.services.metadata.image, request)
     if not wanted:
         return response
-    committed: Promise[list[ErrorCode]] = Promise()
-
-    def joined(promise: Promise[None]) -> None:
-        try:
-            promise.result()
-            done = commit_in_transaction(
-                context.services.groups,
-                request.group_id,
-                Member(request.generation_id, request.member_id, request.group_instance_id),
-                (request.producer_id, request.producer_epoch),
-                wanted,
-                context.version,
-            )
-        except Exception as error:
-            committed.fail(error)
-        else:
-            done.on_done(lambda done: _pass_on(done, committed))
-
-    def told(promise: Promise[list[ErrorCode]]) -> TxnOffsetCommitResponse:
-        error = promise.error
-        if isinstance(error, KafkaError):
-            codes = [_as_known(error.code, context.version)] * len(waiting)
-        else:
-            codes = promise.result()
-        for partition, code in zip(waiting, codes, strict=True):
-            partition.error_code = code
-        return response
-
-    _join(context, request).on_done(joined)
-    return committed.then(told)
-
-
-def _pass_on(done: Promise[list[ErrorCode]], to: Promise[list[ErrorCode]]) -> None:
-    if done.error is not None:
-        to.fail(done.error)
-    else:
-        to.resolve(done.result())
+    try:
+        if context.version >= JOINS_FROM:
+            yield from settled(_join(context, request))
+        codes = yield from commit_in_transaction(
+            context.services.groups,
+            request.group_id,
+            Member(request.generation_id, request.member_id, request.group_instance_id),
+            (request.producer_id, request.producer_epoch),
+            wanted,
+            context.version,
+            partial(_verify, context, request),
+        )
+    except KafkaError as error:
+        codes = [error.code] * len(waiting)
+    for place, (partition, code) in enumerate(zip(waiting, codes, strict=True), 1):
+        partition.error_code = _as_known(code, context.version)
+        if not place % CHEAP_A_STEP:
+            yield
+    return response
 
 
 def _sort_out(
     image: ClusterImage, request: TxnOffsetCommitRequest
-) -> tuple[TxnOffsetCommitResponse, list[Wanted], list[TxnOffsetCommitResponsePartition]]:
+) -> Steps[tuple[TxnOffsetCommitResponse, list[Wanted], list[TxnOffsetCommitResponsePartition]]]:
     """The answer as far as it is known, what is left to commit, and where its outcome goes."""
     response = TxnOffsetCommitResponse()
     wanted: list[Wanted] = []
@@ -94,37 +76,52 @@ def _sort_out(
             answers.append(answer)
             if known is None or not 0 <= index < len(known.partitions):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            waiting.append(answer)
-            offset, epoch = partition.committed_offset, partition.committed_leader_epoch
-            wanted.append(Wanted(known.name, known.id, index, offset, epoch, partition.committed_metadata))
+            else:
+                waiting.append(answer)
+                offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+                wanted.append(Wanted(known.name, known.id, index, offset, epoch, partition.committed_metadata))
+            if not len(answers) % ITEMS_A_STEP:
+                yield
+        yield
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
     return response, wanted, waiting
 
 
-def _join(context: Context, request: TxnOffsetCommitRequest) -> Promise[None]:
-    """Whether the group is part of the producer's open transaction. Fails with what the client is to hear."""
+def _is_open(context: Context, request: TxnOffsetCommitRequest) -> bool:
+    """Whether the log of the group's offsets has something of the producer's open transaction."""
+    partition = context.services.groups.shard_of(request.group_id).partition
+    known = partition.log.producers.get(request.producer_id)
+    return known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0
+
+
+def _verify(context: Context, request: TxnOffsetCommitRequest) -> None:
+    """Raises where the group isn't part of the producer's transaction. Who joins by this request is fenced by its epoch
+    instead, which the end of the transaction raises."""
     services = context.services
-    try:
-        partition = services.groups.shard_of(request.group_id).partition
-        known = partition.log.producers.get(request.producer_id)
-        if known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0:
-            return Promise[None].resolved(None)
-        producer = Producer(request.producer_id, request.producer_epoch)
-        place = CONSUMER_OFFSETS, partition.index
-        if context.version < JOINS_FROM:
-            code = ErrorCode.NONE
-            if services.config.transaction_partition_verification_enable:
-                code = services.transactions.verify(request.transactional_id, producer, [place])[place]
-            if code:
-                raise KafkaError(code, f"group {request.group_id} isn't part of the transaction")
-            return Promise[None].resolved(None)
-        patience_s = services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-        return services.transactions.add_partitions(
-            request.transactional_id, producer, [place], EPOCH_BUMPS_FROM, patience_s=patience_s
-        )
-    except KafkaError as error:
-        return Promise[None].failed(error)
+    if (
+        context.version >= JOINS_FROM
+        or not services.config.transaction_partition_verification_enable
+        or _is_open(context, request)
+    ):
+        return
+    place = CONSUMER_OFFSETS, services.groups.shard_of(request.group_id).partition.index
+    producer = Producer(request.producer_id, request.producer_epoch)
+    code = services.transactions.verify(request.transactional_id, producer, [place])[place]
+    if code:
+        raise KafkaError(code, f"group {request.group_id} isn't part of the transaction")
+
+
+def _join(context: Context, request: TxnOffsetCommitRequest) -> Promise[None]:
+    """Have the group join the producer's open transaction. Fails, or raises, with what the client is to hear."""
+    services = context.services
+    if _is_open(context, request):
+        return Promise[None].resolved(None)
+    place = CONSUMER_OFFSETS, services.groups.shard_of(request.group_id).partition.index
+    producer = Producer(request.producer_id, request.producer_epoch)
+    patience_s = services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    return services.transactions.add_partitions(
+        request.transactional_id, producer, [place], EPOCH_BUMPS_FROM, patience_s=patience_s
+    )
 
 
 def _as_known(code: ErrorCode, version: int) -> ErrorCode:

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING
 
 from tidelog.apis.waiting import decide
 from tidelog.controller.features import update_features
+from tidelog.env.promise import Promise
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
-    from tidelog.env.promise import Promise
+
+UPDATES_MAX = 1000
+"""Some ten features are known."""
 
 
 def handle(context: Context, request: UpdateFeaturesRequest) -> Promise[UpdateFeaturesResponse]:
     services = context.services
+    if len(request.feature_updates) > UPDATES_MAX:
+        many = f"{len(request.feature_updates)} features in one request; {UPDATES_MAX} are allowed"
+        return Promise[UpdateFeaturesResponse].resolved(
+            UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=many)
+        )
     return decide(
         services,
         lambda image, now_ms: update_features(image, request, services.quorum.kraft_version, context.version),

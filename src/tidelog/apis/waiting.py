@@ -12,6 +12,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from tidelog.apis.context import Services
     from tidelog.config.broker import BrokerConfig
+    from tidelog.env.slices import Steps
     from tidelog.metadata.image import ClusterImage
 
 T = TypeVar("T")
@@ -19,14 +20,15 @@ T = TypeVar("T")
 
 def decide(
     services: Services,
-    decision: Callable[[ClusterImage, int], tuple[list[Any], T]],
+    decision: Callable[[ClusterImage, int], Steps[tuple[list[Any], T]]],
     timeout_ms: int,
     failed: Callable[[KafkaError], T],
 ) -> Promise[T]:
     """What the controller decides, or `failed(error)` where it can't or isn't done in time.
 
     A timeout of 0 or less is over at once and nothing is done, as in Kafka. After a timeout the decision may still be
-    carried out: the client doesn't know, and must ask.
+    carried out: the client doesn't know, and must ask. One that isn't made by then is not made any more, as in Kafka,
+    and what the request holds is not looked at again.
     """
     answer: Promise[T] = Promise()
     if timeout_ms <= 0:
@@ -49,8 +51,18 @@ def decide(
         else:
             answer.fail(error)
 
+    def in_time(image: ClusterImage, now_ms: int) -> Steps[tuple[list[Any], T]]:
+        steps = decision(image, now_ms)
+        while not answer.done:
+            try:
+                waits = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield waits
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
     timer = services.env.loop.call_later(timeout_ms / 1000, expire)
-    services.controller.submit(decision).on_done(decided)
+    services.controller.submit_steps(in_time).on_done(decided)
     return answer
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.coordinator.txn.markers import EndMarker
 from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -25,34 +26,44 @@ from tidelog.wire.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
 
+AT_ONCE = 512
+"""Markers that are on their way to their logs at once."""
 
-def handle(context: Context, request: WriteTxnMarkersRequest) -> Promise[WriteTxnMarkersResponse]:
-    written: list[Promise[None]] = []
+
+def handle(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
-    places: list[WritableTxnMarkerPartitionResult] = []
+    write = context.services.transactions.markers.write
+    pending: list[tuple[WritableTxnMarkerPartitionResult, Promise[None]]] = []
     for asked in request.markers:
         marker = _marker(asked)
         result = WritableTxnMarkerResult(producer_id=asked.producer_id)
         for topic in asked.topics:
-            partitions = [WritableTxnMarkerPartitionResult(partition_index=index) for index in topic.partition_indexes]
+            partitions: list[WritableTxnMarkerPartitionResult] = []
+            for index in topic.partition_indexes:
+                place = WritableTxnMarkerPartitionResult(partition_index=index)
+                partitions.append(place)
+                pending.append((place, write(topic.name, index, marker)))
+                yield
+                if len(pending) == AT_ONCE:
+                    yield from _tell(pending)
+                    pending.clear()
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
-            places += partitions
-            written += [
-                context.services.transactions.markers.write(topic.name, index, marker)
-                for index in topic.partition_indexes
-            ]
+            yield
         response.markers.append(result)
+        yield
+    yield from _tell(pending)
+    return response
 
-    def all_written(promises: list[Promise[None]]) -> WriteTxnMarkersResponse:
-        for place, promise in zip(places, promises, strict=True):
-            error = promise.error
-            if isinstance(error, KafkaError):
-                place.error_code = error.code
-            elif error is not None:
-                place.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return response
 
-    return gather(written).map(all_written)
+def _tell(pending: list[tuple[WritableTxnMarkerPartitionResult, Promise[None]]]) -> Steps[None]:
+    """When they are written, or can't be."""
+    yield from settled(gather([promise for _, promise in pending]))
+    for place, promise in pending:
+        error = promise.error
+        if isinstance(error, KafkaError):
+            place.error_code = error.code
+        elif error is not None:
+            place.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _marker(asked: WritableTxnMarker) -> EndMarker:

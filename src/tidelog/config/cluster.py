@@ -91,7 +91,9 @@ class ReplicaSettings(Settings):
 class InternalTopicSettings(Settings):
     """The topics that the coordinators keep their state in, and the state of idempotent producers."""
 
-    offsets_topic_num_partitions = integer(50, "The number of partitions of `__consumer_offsets`.", at_least=1)
+    offsets_topic_num_partitions = integer(
+        50, "The number of partitions that `__consumer_offsets` is made with.", at_least=1
+    )
     offsets_topic_replication_factor = short(
         3, "The replication factor of `__consumer_offsets`; unset, at most the number of brokers.", at_least=1
     )
@@ -102,7 +104,9 @@ class InternalTopicSettings(Settings):
         at_least=0,
         at_most=4,
     )
-    transaction_state_log_num_partitions = integer(50, "The number of partitions of `__transaction_state`.", at_least=1)
+    transaction_state_log_num_partitions = integer(
+        50, "The number of partitions that `__transaction_state` is made with.", at_least=1
+    )
     transaction_state_log_replication_factor = short(
         3, "The replication factor of `__transaction_state`; unset, at most the number of brokers.", at_least=1
     )

@@ -19,7 +19,7 @@ BROKER: Mapping[str, str] = {
     "metadata.log.segment.bytes": "no effect: the metadata log rolls with each snapshot",
     "metadata.log.segment.ms": "no effect: the metadata log rolls with each snapshot",
     "metadata.max.idle.interval.ms": _BROKERS,
-    "num.recovery.threads.per.data.dir": _THREADS,
+    "num.recovery.threads.per.data.dir": "no effect: logs are opened when they are first needed, two at a time",
     "offsets.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
     "process.roles": "no effect until a cluster has more than one broker: both roles are here",
     "replica.fetch.backoff.ms": _BROKERS,

@@ -19,6 +19,8 @@ from tidelog.config.topic import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
     DURABILITIES,
+    HEADERS_MAX,
+    INFLATED_BYTES_MAX,
     MESSAGE_BYTES_MAX,
     STORAGES,
     TIMESTAMP_TYPES,
@@ -67,6 +69,11 @@ class FolderSettings(Settings):
         "How many threads do what would block the loop.",
         at_least=1,
         dynamic=True,
+    )
+    tidelog_log_dirs_lost = names(
+        (),
+        "The ids of data folders (`directory.id` in their `meta.properties`) that are gone for good: the broker starts "
+        "without them, and partitions that were in them begin anew. It need be set for one start only.",
     )
     tidelog_open_files_max = integer(
         2048, "How many segment files are kept open at once; the least used are closed.", at_least=16, at_most=INT_MAX
@@ -170,5 +177,17 @@ class LogSettings(Settings):
     tidelog_durability = text(
         "fsync", "The default of the topics' `tidelog.durability`.", one_of=DURABILITIES, dynamic=True
     )
-    tidelog_storage = text("disk", "The default of the topics' `tidelog.storage`.", one_of=STORAGES, dynamic=True)
+    tidelog_headers_max = integer(
+        HEADERS_MAX, "The default of the topics' `tidelog.headers.max`.", at_least=0, dynamic=True
+    )
+    tidelog_inflated_bytes_max = integer(
+        INFLATED_BYTES_MAX, "The default of the topics' `tidelog.inflated.bytes.max`.", at_least=1024, dynamic=True
+    )
+    tidelog_storage = text(
+        "disk",
+        "The `tidelog.storage` that new topics get where their maker doesn't say, unless they are compacted or "
+        "internal. Topics that are there stay where they are.",
+        one_of=STORAGES,
+        dynamic=True,
+    )
     tidelog_validate = text("batch", "The default of the topics' `tidelog.validate`.", one_of=VALIDATIONS, dynamic=True)

@@ -34,6 +34,11 @@ VALIDATIONS = ("batch", "records")
 MESSAGE_BYTES_MAX = 10 * 1024 * 1024 + 64 * 1024
 """A value of 10 MiB, and room for the batch's header, the key and the headers."""
 
+HEADERS_MAX = 1_000_000
+"""As many as a batch may have records."""
+INFLATED_BYTES_MAX = 128 * 1024 * 1024
+"""A dozen times the largest batch."""
+
 
 def gzip_level(level: int) -> str | None:
     return None if level == -1 or 1 <= level <= 9 else "Value must be between 1 and 9 or equal to -1"
@@ -50,6 +55,10 @@ def _throttled(name: str, parts: tuple[str, ...]) -> str | None:
         f"{name} must be the literal '*' or a list of replicas in the following format: "
         "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     )
+
+
+STORAGE = "tidelog.storage"
+"""The one setting of a topic that is decided when it is made, and stays."""
 
 
 class TopicConfig(Settings):
@@ -141,9 +150,20 @@ class TopicConfig(Settings):
         "When a record counts as written: on stable storage (`fsync`), or, as in Kafka, with the system (`os`).",
         one_of=DURABILITIES,
     )
+    tidelog_headers_max = integer(
+        HEADERS_MAX,
+        "The most headers that the records of a batch may have together, where Produce looks into records.",
+        at_least=0,
+    )
+    tidelog_inflated_bytes_max = integer(
+        INFLATED_BYTES_MAX,
+        "The most bytes that a compressed batch may inflate to, where Produce looks into records.",
+        at_least=1024,
+    )
     tidelog_storage = text(
         "disk",
-        "Where records are kept: on disk, or in memory only, bounded by `retention.bytes` and gone after a restart.",
+        "Where records are kept: on disk, or in memory only, bounded by `retention.bytes` and gone after a restart. It "
+        "is decided when the topic is made; the broker's `tidelog.storage` counts where its maker doesn't say.",
         one_of=STORAGES,
     )
     tidelog_validate = text(
@@ -203,7 +223,8 @@ BROKER_SYNONYMS: Mapping[str, str] = {
     "segment.jitter.ms": "log.roll.jitter.ms",
     "segment.ms": "log.roll.ms",
     "tidelog.durability": "tidelog.durability",
-    "tidelog.storage": "tidelog.storage",
+    "tidelog.headers.max": "tidelog.headers.max",
+    "tidelog.inflated.bytes.max": "tidelog.inflated.bytes.max",
     "tidelog.validate": "tidelog.validate",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
@@ -242,6 +263,19 @@ def _resolved(values: dict[str, Value], broker: "BrokerConfig") -> TopicConfig:
     return TopicConfig(values)
 
 
+def new_topic(overrides: Mapping[str, str], broker: "BrokerConfig") -> Mapping[str, str]:
+    """What a topic is made with where these overrides are asked for: with where it is kept, if that is no matter of
+    course. It is decided here and stays with the topic, whatever the broker's default is later: records can't move.
+
+    A compacted topic is on disk, since those in memory can't be compacted.
+    """
+    if STORAGE in overrides or broker.tidelog_storage == TopicConfig.SETTINGS[STORAGE].default:
+        return overrides
+    if resolve_topic(overrides, broker).compacts:
+        return overrides
+    return {**overrides, STORAGE: broker.tidelog_storage}
+
+
 def check_topic(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicConfig:
     """Refuse, with ConfigError, what a client may not set on a topic; else what holds then."""
     for name in overrides:
@@ -262,7 +296,7 @@ def check_topic(overrides: Mapping[str, str], broker: "BrokerConfig") -> TopicCo
         )
     if config.tidelog_storage == "memory" and config.compacts:
         raise ConfigError(
-            "tidelog.storage",
+            STORAGE,
             "Invalid value memory for configuration tidelog.storage: a compacted topic is kept on disk; "
             "set cleanup.policy=delete to keep a topic in memory",
         )

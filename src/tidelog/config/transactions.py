@@ -12,6 +12,13 @@ class TransactionSettings(Settings):
     add_partitions_to_txn_retry_backoff_ms = integer(
         20, "The pause between two looks whether the transaction before has ended.", at_least=1
     )
+    tidelog_transaction_lease_ms = integer(
+        900_000,
+        "A two-phase transaction with a lease is aborted when nobody has renewed it for so long; not one that is "
+        "prepared, whose commit may be recorded elsewhere. Spark's sink asks for leases; two-phase transactions of "
+        "other clients have none. 0: nobody's have.",
+        at_least=0,
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
         10_000, "How often transactions whose time is over are looked for.", at_least=1
     )

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.controller.placement import place
+from tidelog.controller.placement import Placement
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.versions import MV_3_7_IV2
 from tidelog.wire.errors import ErrorCode, KafkaError
 
+PARTITIONS_A_STEP = 64
 UNASSIGNED_DIRECTORY = bytes(16)
 """The broker chooses the directory itself, and says which when it has several."""
 
@@ -18,16 +20,26 @@ class NewPartition(NamedTuple):
     directories: tuple[bytes, ...]
 
 
-def new_partitions(
-    image: ClusterImage, topic_id: bytes, first: int, count: int, replication_factor: int
-) -> list[NewPartition]:
-    """Placed round the brokers, beginning where the topic's id says: topics spread without randomness here."""
-    placed = place(image.brokers, first, count, replication_factor, int.from_bytes(topic_id[:4]))
-    made: dict[tuple[int, ...], NewPartition] = {}
-    for replicas in placed:
-        if replicas not in made:
-            made[replicas] = _new(image, replicas)
-    return [made[replicas] for replicas in placed]
+class Assigner:
+    """Gives new partitions their replicas, on the image that a change is decided on."""
+
+    __slots__ = ("_image", "_made", "_placement")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._placement = Placement(image.brokers)
+        self._made: dict[tuple[int, ...], NewPartition] = {}
+
+    def place(self, topic_id: bytes, first: int, count: int, replication_factor: int) -> list[NewPartition]:
+        """Round the brokers, beginning where the topic's id says: topics spread without randomness here."""
+        placed = self._placement.place(first, count, replication_factor, int.from_bytes(topic_id[:4]))
+        return [self._new(replicas) for replicas in placed]
+
+    def _new(self, replicas: tuple[int, ...]) -> NewPartition:
+        made = self._made.get(replicas)
+        if made is None:
+            made = self._made[replicas] = _new(self._image, replicas)
+        return made
 
 
 def _new(image: ClusterImage, replicas: tuple[int, ...]) -> NewPartition:
@@ -46,7 +58,7 @@ def default_directory(broker: BrokerImage) -> bytes:
 
 def manual(
     image: ClusterImage, assignments: Sequence[Sequence[int]], first: int, replication_factor: int | None
-) -> list[NewPartition]:
+) -> Steps[list[NewPartition]]:
     """As the client says, checked. All partitions of a topic have the same replication factor."""
     made: list[NewPartition] = []
     for index, brokers in enumerate(assignments, first):
@@ -59,6 +71,8 @@ def manual(
                 f"All brokers assigned to partition {index} are fenced or in controlled shutdown.",
             )
         made.append(new)
+        if not len(made) % PARTITIONS_A_STEP:
+            yield
     return made
 
 

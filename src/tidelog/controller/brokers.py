@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidelog.controller.assignments import default_directory
 from tidelog.controller.leaders import Defaults, change_leaders, elr_enabled
 from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, EndpointImage
 from tidelog.metadata.records import broker_record
@@ -20,6 +21,7 @@ from tidelog.wire.records.nodes import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from tidelog.wire.records.topics import PartitionChangeRecord
 from tidelog.wire.uuids import uuid_text
 
 RESERVED_DIRECTORIES_BELOW = 100
@@ -70,9 +72,31 @@ def register(
         in_controlled_shutdown=known.in_controlled_shutdown if known is not None and same else False,
         log_dirs=registration.log_dirs if directories else (),
     )
+    records.extend(_without_lost_directories(image, broker))
     # The registration comes last: should the rest be cut off, the broker registers again and it is done again.
     records.append(broker_record(broker))
     return records, epoch
+
+
+def _without_lost_directories(image: ClusterImage, broker: BrokerImage) -> list[Any]:
+    """Partitions whose directory the broker no longer has are in whichever it chooses for them."""
+    records: list[Any] = []
+    if not broker.log_dirs:
+        return records
+    before = image.brokers.get(broker.id)
+    if before is None or set(before.log_dirs) <= set(broker.log_dirs):
+        return records
+    lost = set(before.log_dirs) - set(broker.log_dirs)
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            places = list(zip(partition.replicas, partition.directories, strict=False))
+            if any(replica == broker.id and directory in lost for replica, directory in places):
+                directories = [
+                    default_directory(broker) if replica == broker.id and directory in lost else directory
+                    for replica, directory in places
+                ]
+                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.id, directories=directories))
+    return records
 
 
 def _went_down(image: ClusterImage, broker_id: int, *, clean: bool, defaults: Defaults) -> list[Any]:

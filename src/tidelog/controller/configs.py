@@ -7,7 +7,6 @@ settings of their own).
 Pure: (image, request) -> (records, outcomes).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,18 +15,25 @@ from typing import Any
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig, check_group
 from tidelog.config.setting import ConfigError, Setting, Type
-from tidelog.config.topic import TopicConfig, check_topic
+from tidelog.config.topic import STORAGE, TopicConfig, check_topic, resolve_topic
+from tidelog.controller.limits import CHANGES_MAX, check_changes
 from tidelog.controller.names import why_invalid
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 
 VALUE_CHARACTERS_MAX = 32_767
+RESOURCES_A_STEP = 16
+CHANGES_A_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 _WITHOUT_SETTINGS = {16: "Client metrics subscriptions"}
 """Resources that Kafka has settings for and Tidelog doesn't."""
+
+
+_KEPT = {"disk": "on disk", "memory": "in memory"}
 
 
 class Operation(IntEnum):
@@ -69,17 +75,21 @@ def alter_configs(
     broker: BrokerConfig,
     node_id: int,
     validate_only: bool = False,
-) -> tuple[list[Any], list[Outcome]]:
-    """The records, and an outcome for each resource, in order."""
+) -> Steps[tuple[list[Any], list[Outcome]]]:
+    """The records, and an outcome for each resource, in order. In steps; POLICY_VIOLATION where they are too many."""
     records: list[Any] = []
     outcomes: list[Outcome] = []
-    for resource, wrong in zip(resources, check_resources(resources), strict=True):
+    checked = yield from check_resources(resources)
+    for number, (resource, wrong) in enumerate(zip(resources, checked, strict=True), 1):
+        if not number % RESOURCES_A_STEP:
+            yield
         try:
             if wrong is None:
-                records += _alter(image, resource, broker, node_id)
+                records += yield from _alter(image, resource, broker, node_id)
             outcomes.append(wrong or Outcome())
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
+        check_changes(len(records), "settings")
     if validate_only:
         return [], outcomes
     if image.features.get(ELR_VERSION, 0) > 0:
@@ -91,11 +101,17 @@ def alter_configs(
     return records, outcomes
 
 
-def check_resources(resources: Sequence[ResourceChange]) -> list[Outcome | None]:
+def check_resources(resources: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:
     """What can be said of each resource without looking at the cluster; None where it seems right."""
-    counts = Counter((resource.type, resource.name) for resource in resources)
+    counts: dict[tuple[int, str], int] = {}
+    for number, resource in enumerate(resources, 1):
+        counts[resource.type, resource.name] = counts.get((resource.type, resource.name), 0) + 1
+        if not number % RESOURCES_A_STEP:
+            yield
     outcomes: list[Outcome | None] = []
-    for resource in resources:
+    for number, resource in enumerate(resources, 1):
+        if not number % RESOURCES_A_STEP:
+            yield
         try:
             if counts[resource.type, resource.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -106,7 +122,7 @@ def check_resources(resources: Sequence[ResourceChange]) -> list[Outcome | None]
     return outcomes
 
 
-def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, node_id: int) -> list[Any]:
+def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, node_id: int) -> Steps[list[Any]]:
     if resource.type == TOPIC_RESOURCE:
         schema: Mapping[str, Setting] = TopicConfig.SETTINGS
     elif resource.type == BROKER_RESOURCE:
@@ -123,19 +139,29 @@ def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, 
         )
     before = image.configs.get((resource.type, resource.name), {})
     after: dict[str, str] = {} if resource.replaces else dict(before)
-    for change in resource.changes:
+    for number, change in enumerate(resource.changes, 1):
+        if not number % CHANGES_A_STEP:
+            yield
         value = _changed(change, after.get(change.name), schema, resource.type)
         if value is None:
             after.pop(change.name, None)
         else:
             after[change.name] = value
+    if len(after) > CHANGES_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{resource.name} would have {len(after)} settings; {CHANGES_MAX} are allowed"
+        )
+    if len(after) >= CHANGES_A_STEP:
+        yield
     if resource.type == TOPIC_RESOURCE:
-        _check_topic(image, resource.name, after, broker)
+        _check_topic(image, resource.name, before, after, broker)
     elif resource.type == GROUP_RESOURCE:
         _check_group(resource.name, after, broker)
     else:
         _check_broker(image, resource, before, after, broker)
-    return _records(resource, before, after)
+    if len(after) >= CHANGES_A_STEP:
+        yield
+    return (yield from _records(resource, before, after))
 
 
 def _check_shape(resource: ResourceChange) -> None:
@@ -188,7 +214,9 @@ def _not_a_list(change: Change, *, known: bool, type: int) -> str:
     return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
 
 
-def _check_topic(image: ClusterImage, name: str, after: Mapping[str, str], broker: BrokerConfig) -> None:
+def _check_topic(
+    image: ClusterImage, name: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig
+) -> None:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_sizes(after.values())
@@ -196,11 +224,19 @@ def _check_topic(image: ClusterImage, name: str, after: Mapping[str, str], broke
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     try:
-        check_topic(after, broker)
+        wanted = check_topic(after, broker).tidelog_storage
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
     if name not in image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    storage = resolve_topic(before, broker).tidelog_storage
+    if storage != wanted:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{STORAGE} is decided when a topic is made: '{name}' is kept {_KEPT[storage]} and stays there. Make "
+            f"another topic with {STORAGE}={wanted} and copy the records; where all settings are given at once, name "
+            f"{STORAGE}={storage} among them.",
+        )
 
 
 def _check_group(name: str, after: Mapping[str, str], broker: BrokerConfig) -> None:
@@ -257,14 +293,18 @@ def check_sizes(values: Iterable[str]) -> None:
         )
 
 
-def _records(resource: ResourceChange, before: Mapping[str, str], after: Mapping[str, str]) -> list[Any]:
+def _records(resource: ResourceChange, before: Mapping[str, str], after: Mapping[str, str]) -> Steps[list[Any]]:
     """What is named in the request, where it changes something (for brokers always, so that they look again), then
     what falls away because it isn't named."""
-    names = [change.name for change in resource.changes]
+    names = dict.fromkeys(change.name for change in resource.changes)
     always = resource.type == BROKER_RESOURCE
     written = [name for name in names if always or before.get(name) != after.get(name)]
     written += [name for name in before if name not in after and name not in names]
-    return [
-        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
-        for name in written
-    ]
+    records: list[Any] = []
+    for name in written:
+        records.append(
+            ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
+        )
+        if not len(records) % CHANGES_A_STEP:
+            yield
+    return records

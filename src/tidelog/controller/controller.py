@@ -1,35 +1,33 @@
 """The controller: a machine on the metadata log whose state is the cluster image."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tidelog.controller.activation import activation_records
 from tidelog.controller.brokers import register_controller
 from tidelog.controller.leaders import Defaults
+from tidelog.controller.record_log import RecordLog
 from tidelog.env import Environment
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps
 from tidelog.machine.machine import Machine, Position
-from tidelog.metadata.apply import ImageBuilder, ImageError, fold
+from tidelog.machine.stepwise import Stepwise
+from tidelog.metadata.apply import ImageBuilder, ImageError, fold, fold_steps
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import EMPTY_IMAGE, ClusterImage, EndpointImage
 from tidelog.metadata.records import image_records
-from tidelog.metadata.versions import MV_3_6_IV1, SUPPORTED, record_version
+from tidelog.metadata.versions import SUPPORTED, record_version
 from tidelog.raft.checkpointer import SnapshotSource
 from tidelog.raft.driver import RaftDriver, ReplayBatch
 from tidelog.raft.snapshot import SnapshotContents, SnapshotId
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
-from tidelog.wire.records.metadata import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    Record,
-    decode_record,
-    encode_record,
-)
+from tidelog.wire.records.metadata import Record, decode_record, encode_record
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-BATCH_BYTES = 4 * 1024 * 1024
-"""A change larger than this is written as several batches within one metadata transaction."""
 REPLAY_RECORDS = 50_000
 """Records that are folded into the image at once while the log is replayed."""
 
@@ -50,15 +48,18 @@ class Controller:
         self._bootstrap = bootstrap
         self._incarnation_id = env.random.uuid()
         self._ready: Promise[None] = Promise()
+        self._broken: MetadataError | None = None
+        log = RecordLog(raft, lambda: self.machine.newest.metadata_version)
         self.machine: Machine[ClusterImage, Record] = Machine(
             EMPTY_IMAGE,
             _fold,
-            _RecordLog(raft, lambda: self.machine.newest.metadata_version),
+            log,
             follower.publish,
             env.clock,
             env.loop,
             ErrorCode.NOT_CONTROLLER,
         )
+        self._decisions: Stepwise[ClusterImage, Record] = Stepwise(self.machine, _fold_steps, log, env.clock, env.loop)
 
     def start(self) -> Promise[None]:
         """Load the metadata and take part in the quorum. Resolves when this node leads it and has opened its epoch."""
@@ -68,7 +69,12 @@ class Controller:
     def submit(self, decide: Callable[[ClusterImage, int], tuple[Sequence[Record], T]]) -> Promise[T]:
         """`decide(image, now_ms)` sees everything appended so far. Its answer comes when its records are committed and
         published, so that whoever asks next reads what it wrote; a KafkaError that it raises fails the promise."""
-        return self.machine.submit(decide)
+        return self._decisions.submit(decide)
+
+    def submit_steps(self, decide: Callable[[ClusterImage, int], Steps[tuple[Sequence[Record], T]]]) -> Promise[T]:
+        """As `submit`, for a decision that may take long: it yields where the loop may have a turn for others. What is
+        decided meanwhile waits for it, so the image stays the newest one until its records are appended."""
+        return self._decisions.submit_steps(decide)
 
     # ---- what raft tells ----
 
@@ -85,6 +91,8 @@ class Controller:
         self._follower.replace(image)
 
     def replay(self, batches: Iterable[ReplayBatch]) -> None:
+        if self._broken is not None:
+            return
         records: list[Record] = []
         last: ReplayBatch | None = None
         try:
@@ -99,19 +107,33 @@ class Controller:
             check_features(self.machine.newest)
         except (MetadataError, MalformedError, ImageError, KafkaError) as error:
             near = "" if last is None else f" near offset {last.last_offset}"
-            self._broken(MetadataError(f"the metadata log{near} in {self.raft.folder}: {error}"))
+            self._stop_following(MetadataError(f"the metadata log{near} in {self.raft.folder}: {error}"))
 
-    def _broken(self, error: MetadataError) -> None:
-        """This comes from the loop, where nobody would hear an exception: the start fails, and nothing is decided."""
+    def _stop_following(self, error: MetadataError) -> None:
+        """What is committed can't be understood. This comes from the loop, where nobody would hear an exception: the
+        start fails; where this node serves already, it stays at what it knew. Either way it decides nothing any more.
+        """
+        self._broken = error
         if not self._ready.done:
             self._ready.fail(error)
+        else:
+            _logger.critical(
+                "%s. This node follows the metadata no longer: restart it; should that fail, start the version that "
+                "wrote it, or restore the folder from a backup",
+                error,
+            )
 
     def lead(self, epoch: int) -> None:
-        if self._ready.done and self._ready.error is not None:
+        """Open the epoch: nothing else is decided in it unless the first change, which ends what another controller
+        left open, could be written."""
+        if self._broken is not None:
             return
         self.machine.lead(epoch)
-        self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
-        self.submit(self._register).on_done(self._opened)
+        activated = self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
+        if activated.error is None:
+            self.submit(self._register).on_done(self._opened)
+        else:
+            self._opened(activated)
 
     def _register(self, image: ClusterImage, now_ms: int) -> tuple[list[Record], None]:
         """This incarnation of the controller names its endpoints and features."""
@@ -120,15 +142,20 @@ class Controller:
         return register_controller(image, local.key.id, self._incarnation_id, endpoints, SUPPORTED)
 
     def _opened(self, promise: Promise[None]) -> None:
-        if self._ready.done:
+        error = promise.error
+        if error is None:
+            if not self._ready.done:
+                self._ready.resolve(None)
             return
-        if promise.error is not None:
-            self._ready.fail(promise.error)
-        else:
-            self._ready.resolve(None)
+        if not self._ready.done:
+            self._ready.fail(error)
+        if self.machine.epoch is not None:
+            _logger.error("epoch %d of the metadata log can't be opened, this node resigns: %s", self.raft.epoch, error)
+            self.raft.resign()
 
     def stop_leading(self, epoch: int) -> None:
         self.machine.unload()
+        self._decisions.unload()
         if not self._ready.done:
             self._ready.fail(MetadataError(f"epoch {epoch} of the metadata log ended before it was opened"))
 
@@ -159,42 +186,5 @@ def _fold(image: ClusterImage, records: Sequence[Record], position: Position) ->
     return fold(image, records, position.offset, position.epoch, position.timestamp_ms)
 
 
-class _RecordLog:
-    """Metadata records on raft: one batch where they fit, a metadata transaction over several where they don't."""
-
-    __slots__ = ("_level", "_raft")
-
-    def __init__(self, raft: RaftDriver, level: Callable[[], int]) -> None:
-        self._raft = raft
-        self._level = level
-
-    @property
-    def next_offset(self) -> int:
-        return self._raft.next_offset
-
-    def append(self, records: Sequence[Record], epoch: int, now_ms: int) -> int:
-        level = self._level()
-        values = [encode_record(record, record_version(record, level)) for record in records]
-        last = -1
-        for batch in split(values, level):
-            last = self._raft.append(batch, epoch, now_ms)
-        return last
-
-
-def split(values: Sequence[bytes], level: int) -> Iterator[Sequence[bytes]]:
-    """The batches in which to write records that count as one change."""
-    if sum(map(len, values)) <= BATCH_BYTES:
-        yield values
-        return
-    if level < MV_3_6_IV1:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "the change is too large for this metadata.version")
-    batch: list[bytes] = [encode_record(BeginTransactionRecord(name="Large change"), 0)]
-    size = 0
-    for value in values:
-        batch.append(value)
-        size += len(value)
-        if size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    batch.append(encode_record(EndTransactionRecord(), 0))
-    yield batch
+def _fold_steps(image: ClusterImage, records: Sequence[Record], position: Position) -> Steps[ClusterImage]:
+    return fold_steps(image, records, position.offset, position.epoch, position.timestamp_ms)

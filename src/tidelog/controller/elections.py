@@ -1,9 +1,11 @@
 """ElectLeaders: bring back the preferred leader, or any leader at all."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tidelog.controller.brokers import active_in
 from tidelog.controller.leaders import Defaults, Election, Rules, changed_fields, effective_min_isr, elr_enabled
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import NO_LEADER, ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.elect_leaders import (
@@ -14,25 +16,33 @@ from tidelog.wire.messages.elect_leaders import (
 )
 from tidelog.wire.records.metadata import PartitionChangeRecord
 
+LOOKS_A_STEP = 64
 _TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
 def elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, defaults: Defaults
-) -> tuple[list[Any], ElectLeadersResponse]:
+) -> Steps[tuple[list[Any], ElectLeadersResponse]]:
     """For the partitions named; for all, where none are, and then those that need no election are left out."""
     election = _TYPES.get(request.election_type)
     if election is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}.")
     records: list[Any] = []
     results: list[ReplicaElectionResult] = []
+    wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        wanted = [(topic.name, list(range(len(topic.partitions)))) for topic in image.topics.values()]
+        wanted = ((topic.name, range(len(topic.partitions))) for topic in image.topics.values())
     else:
-        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        wanted = ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+    looks = 0
     for name, indexes in wanted:
         answers: list[PartitionResult] = []
+        looks += 1
         for index in indexes:
+            looks += 1
+            if looks >= LOOKS_A_STEP:
+                looks = 0
+                yield
             try:
                 records.append(_elect(image, name, index, election, defaults))
             except KafkaError as error:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.versions import (
     ELR_VERSION,
@@ -28,6 +29,7 @@ from tidelog.wire.records.metadata import FeatureLevelRecord
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
 UNSAFE_DOWNGRADE = 3
+UPDATES_A_STEP = 64
 
 _RECORDS_CHANGED_AT = (MV_3_4_IV0, 11, MV_3_6_IV1, 14, MV_3_7_IV0, MV_3_7_IV2, MV_4_0_IV1, MV_4_3_IV0)
 """Levels of metadata.version that brought new records or fields: going below one could lose what they hold."""
@@ -35,12 +37,14 @@ _RECORDS_CHANGED_AT = (MV_3_4_IV0, 11, MV_3_6_IV1, 14, MV_3_7_IV0, MV_3_7_IV2, M
 
 def update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, kraft_version: int, version: int
-) -> tuple[list[Any], UpdateFeaturesResponse]:
+) -> Steps[tuple[list[Any], UpdateFeaturesResponse]]:
     """`kraft_version` is the quorum's; `version` the request's, since v0 says otherwise what a downgrade is."""
     records: list[Any] = []
     proposed = {**image.features, **{update.feature: update.max_version_level for update in request.feature_updates}}
     try:
-        for update in request.feature_updates:
+        for number, update in enumerate(request.feature_updates, 1):
+            if not number % UPDATES_A_STEP:
+                yield
             kind = update.upgrade_type if version > 0 else SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
             records += _update(image, update, kind, kraft_version, proposed)
     except KafkaError as error:

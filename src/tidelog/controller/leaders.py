@@ -20,7 +20,6 @@ from tidelog.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, Par
 from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.records.metadata import PartitionChangeRecord
 
-RECOVERED = 0
 RECOVERING = 1
 
 

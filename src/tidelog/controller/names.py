@@ -1,10 +1,16 @@
-"""Topic names: which are legal, which collide."""
+"""Topic names: which are legal, which collide, which stay as they are."""
 
-from collections.abc import Iterable
+from tidelog.metadata.image import ClusterImage, unified_name
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 NAME_CHARACTERS_MAX = 249
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+COORDINATOR_TOPICS = {
+    "__consumer_offsets": "the committed offsets of all groups: delete groups one by one, with `tidelog group delete`",
+    "__transaction_state": "the state of all transactions: those that are open could never be ended without it",
+}
+"""What they hold, and what follows from it. A key's partition is a hash over the number of them, so that must stay."""
 
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -22,9 +28,27 @@ def why_invalid(name: str) -> str | None:
     return None
 
 
-def colliding(name: str, existing: Iterable[str]) -> str | None:
+def colliding(image: ClusterImage, name: str) -> str | None:
     """An existing topic whose name differs only in '.' against '_': metrics of the two could not be told apart."""
-    if "." not in name and "_" not in name:
-        return None
-    unified = name.replace(".", "_")
-    return next((other for other in existing if len(other) == len(name) and other.replace(".", "_") == unified), None)
+    unified = unified_name(name)
+    others = () if unified is None else image.unified_names.get(unified, ())
+    return others[0] if others else None
+
+
+def check_growth(name: str, partitions: int) -> None:
+    """KafkaError for a topic of the coordinators: with more partitions, its keys would be looked for elsewhere."""
+    if name in COORDINATOR_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"The internal topic {name} has {partitions} partitions, and keeps them: where the state of a group or of "
+            "a transactional id is depends on their number.",
+        )
+
+
+def check_deletion(name: str) -> None:
+    """KafkaError for a topic of the coordinators."""
+    if name in COORDINATOR_TOPICS:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"The internal topic {name} can't be deleted. It holds {COORDINATOR_TOPICS[name]}.",
+        )

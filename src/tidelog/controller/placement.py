@@ -7,27 +7,39 @@ from tidelog.metadata.image import BrokerImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 
-def place(
-    brokers: Mapping[int, BrokerImage], first: int, count: int, replication_factor: int, start: int
-) -> list[tuple[int, ...]]:
-    """Replicas for partitions [first, first + count), leader first. `start` says where on the ring number 0 begins.
+class Placement:
+    """Where the brokers as they are take new replicas; for as many topics as one change makes."""
 
-    Fenced brokers may hold replicas but don't lead. INVALID_REPLICATION_FACTOR where there are too few brokers.
-    """
-    if replication_factor <= 0:
-        raise _impossible(replication_factor, "a partition has at least one replica")
-    usable = [broker for broker in brokers.values() if _has_room(broker)]
-    if not any(broker.active for broker in usable):
-        raise _impossible(replication_factor, "all brokers are fenced, or all their log directories are cordoned")
-    if replication_factor > len(usable):
-        raise _impossible(replication_factor, f"only {len(usable)} broker(s) are registered and have room")
-    ring = _ring(usable)
-    active = {broker.id for broker in usable if broker.active}
-    turns: dict[int, tuple[int, ...]] = {}
-    return [
-        _at(ring, active, (start + index) % len(ring), replication_factor, turns)
-        for index in range(first, first + count)
-    ]
+    __slots__ = ("_active", "_ring", "_turns")
+
+    def __init__(self, brokers: Mapping[int, BrokerImage]) -> None:
+        usable = [broker for broker in brokers.values() if _has_room(broker)]
+        self._ring = _ring(usable)
+        self._active = {broker.id for broker in usable if broker.active}
+        self._turns: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    def place(self, first: int, count: int, replication_factor: int, start: int) -> list[tuple[int, ...]]:
+        """Replicas for partitions [first, first + count), leader first. `start` says where on the ring number 0 begins.
+
+        Fenced brokers may hold replicas but don't lead. INVALID_REPLICATION_FACTOR where there are too few brokers.
+        """
+        ring = self._ring
+        if replication_factor <= 0:
+            raise _impossible(replication_factor, "a partition has at least one replica")
+        if not self._active:
+            raise _impossible(replication_factor, "all brokers are fenced, or all their log directories are cordoned")
+        if replication_factor > len(ring):
+            raise _impossible(replication_factor, f"only {len(ring)} broker(s) are registered and have room")
+        return [self._at((start + index) % len(ring), replication_factor) for index in range(first, first + count)]
+
+    def _at(self, at: int, count: int) -> tuple[int, ...]:
+        replicas = self._turns.get((at, count))
+        if replicas is None:
+            order = self._ring[at:] + self._ring[:at]
+            leader = next(broker for broker in order if broker in self._active)
+            others = [broker for broker in order if broker != leader]
+            replicas = self._turns[at, count] = (leader, *others[: count - 1])
+        return replicas
 
 
 def _impossible(replication_factor: int, reason: str) -> KafkaError:
@@ -47,13 +59,3 @@ def _ring(brokers: Sequence[BrokerImage]) -> list[int]:
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack, []).append(broker.id)
     return [broker for turn in zip_longest(*racks.values()) for broker in turn if broker is not None]
-
-
-def _at(ring: list[int], active: set[int], at: int, count: int, turns: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
-    replicas = turns.get(at)
-    if replicas is None:
-        order = ring[at:] + ring[:at]
-        leader = next(broker for broker in order if broker in active)
-        others = [broker for broker in order if broker != leader]
-        replicas = turns[at] = (leader, *others[: count - 1])
-    return replicas

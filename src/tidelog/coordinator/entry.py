@@ -26,6 +26,8 @@ class Marker(NamedTuple):
     committed: bool
     coordinator_epoch: int = 0
     offset: int = -1
+    ahead: Any = None
+    """What its fold changes, where that was made ahead; it isn't written."""
 
 
 LogEntry: TypeAlias = "Entry | Marker"

@@ -1,15 +1,16 @@
-"""Keys and values of a batch's records, and nothing else of them: a load reads a million.
+"""Keys and values of a batch's records, and nothing else of them: a load reads a million, a few at a time.
 
 `wire.record` reads whole records, and is the oracle of this in tests.
 """
+
+from collections.abc import Iterator
 
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.varint import VarintError, decode
 
 
-def pairs(section: bytes, count: int) -> list[tuple[int, bytes | None, bytes | None]]:
+def pairs(section: bytes, count: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """(offset delta, key, value) of the `count` records in `section`; MalformedError where they aren't well formed."""
-    found: list[tuple[int, bytes | None, bytes | None]] = []
     end, pos = len(section), 0
     try:
         for _ in range(count):
@@ -26,13 +27,12 @@ def pairs(section: bytes, count: int) -> list[tuple[int, bytes | None, bytes | N
             pos = at + size if size > 0 else at
             if not pos < stop <= end:
                 raise MalformedError("a record ends before its value does")
-            found.append((delta, key, value))
+            yield delta, key, value
             pos = stop
     except (IndexError, VarintError) as error:
         raise MalformedError(f"the records of a batch are cut off: {error}") from None
     if pos != end:
         raise MalformedError(f"{end - pos} bytes are left behind the last of {count} records")
-    return found
 
 
 def _number(section: bytes, pos: int, end: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.coordinator.entry import Entry, LogEntry, Marker
-from tidelog.coordinator.shard_log import ShardLog
+from tidelog.coordinator.shard_log import EncodedEntries, ShardLog
 from tidelog.machine.machine import Fold, Machine
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.loop import Timer
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
     from tidelog.replica.partition import Partition
     from tidelog.wire.records.coordinator import RecordTypes
 
@@ -41,6 +42,10 @@ class Kind(Generic[S, L]):
     """The compression of what is written."""
     timeout_s: Callable[[], float] = lambda: 5.0
     """How long an answer may wait for its commit."""
+    prepare: Callable[[S, Marker], Steps[Marker]] | None = None
+    """The marker with what its fold changes, made ahead in steps: for a log that is being loaded."""
+    end_transaction: Callable[[Shard[S, L], Marker], Promise[None]] | None = None
+    """How a marker is written, where that isn't done by `write_marker` alone."""
 
 
 class Shard(Generic[S, L]):
@@ -48,8 +53,11 @@ class Shard(Generic[S, L]):
 
     __slots__ = (
         "_awaited",
+        "_end_transaction",
         "_failed",
         "_impatient",
+        "_log",
+        "_loop",
         "_timeout_s",
         "clock",
         "epoch",
@@ -74,12 +82,15 @@ class Shard(Generic[S, L]):
         self.clock = env.clock
         self._failed = failed
         self._timeout_s = kind.timeout_s
+        self._end_transaction = kind.end_transaction
         self._impatient = False
         self._awaited = -1
+        self._loop = env.loop
+        self._log = ShardLog(partition, kind.types, kind.codec)
         self.machine: Machine[S, LogEntry] = Machine(
             kind.empty,
             kind.fold,
-            ShardLog(partition, kind.types, kind.codec),
+            self._log,
             _publish_nothing,
             env.clock,
             env.loop,
@@ -107,20 +118,27 @@ class Shard(Generic[S, L]):
 
         All entries go into one batch: all or none of them count. A KafkaError that `decide` raises fails the promise,
         and so does a failed append, after which the state is what it was. `producer` is the (id, epoch) of the
-        transaction that the entries are part of.
+        transaction that the entries are part of; those that were encoded ahead are marked as such already.
         """
         if producer is not None:
             decide = self._within(decide, *producer)
         return self._written(self.machine.submit(decide))
+
+    def encode(self, entry: Entry, to: EncodedEntries, bytes_max: int | None = None) -> bool:
+        """Ahead of a decision. False: it doesn't fit into the same batch; what is compressed may, but isn't tried."""
+        room = self.partition.log.config.max_message_bytes
+        return self._log.encode(entry, to, room if bytes_max is None else min(bytes_max, room))
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool
     ) -> Promise[None]:
         """Write the marker: what the producer's transaction wrote here counts from now on, or never will."""
         marker = Marker(producer_id, producer_epoch, commit, coordinator_epoch)
+        return self.write_marker(marker) if self._end_transaction is None else self._end_transaction(self, marker)
 
+    def write_marker(self, marker: Marker) -> Promise[None]:
         def decide(state: S, now_ms: int) -> tuple[Sequence[LogEntry], None]:
-            self._check_producer(producer_id, producer_epoch)
+            self._check_producer(marker.producer_id, marker.producer_epoch)
             return (marker,), None
 
         return self._written(self.machine.submit(decide))
@@ -128,6 +146,10 @@ class Shard(Generic[S, L]):
     def schedule(self, delay_s: float, action: Callable[[], None]) -> Timer:
         """Run `action` later, unless the leader epoch is over by then."""
         return self.machine.schedule(delay_s, action)
+
+    def drive(self, steps: Steps[T]) -> Promise[T]:
+        """Work that may take long, or has to wait; it goes on whoever leads by then."""
+        return self._loop.drive(steps)
 
     def _written(self, promise: Promise[T]) -> Promise[T]:
         end = self.partition.log.log_end
@@ -163,8 +185,9 @@ class Shard(Generic[S, L]):
         def inside(state: S, now_ms: int) -> tuple[Sequence[Entry], T]:
             self._check_producer(producer_id, producer_epoch)
             entries, answer = decide(state, now_ms)
-            stamped = [entry._replace(producer_id=producer_id, producer_epoch=producer_epoch) for entry in entries]
-            return stamped, answer
+            if not isinstance(entries, EncodedEntries):
+                entries = [entry._replace(producer_id=producer_id, producer_epoch=producer_epoch) for entry in entries]
+            return entries, answer
 
         return inside
 

@@ -10,11 +10,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.coordinator.loading import Loading
 from tidelog.coordinator.placement import partition_of
 from tidelog.coordinator.shard import Kind, Shard
+from tidelog.replica.replicas import NotOpenYet
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ L = TypeVar("L")
 
 log = logging.getLogger("tidelog.coordinator")
 
+AGAIN_S, AGAIN_S_MAX = 0.1, 10.0
+"""What couldn't be read is tried again after the first, then after twice as long, and so on up to the second."""
 CHUNKS_AT_ONCE = 4
 """A log of so few chunks is read while its first client waits, which is told of loading otherwise."""
 
@@ -66,6 +70,9 @@ class Shards(Generic[S, L]):
         self._working = False
         self._in_background = False
         self._closed = False
+        self._delays: dict[int, float] = {}
+        """Of those that couldn't be loaded for a reason that may pass: how long to wait before the next try."""
+        self._resting: set[int] = set()  # those that wait for it
         metadata.subscribe(self._image_changed)
 
     @property
@@ -147,13 +154,15 @@ class Shards(Generic[S, L]):
     def _load_first(self, index: int) -> Shard[S, L]:
         """The shard, if it can be read at once; else it goes to the front of those that are being read."""
         loading = self._loading.get(index)
-        if loading is None:
+        if loading is None and index not in self._resting:
             loading = self._open(index)
             for _ in range(CHUNKS_AT_ONCE):
                 if not self._step(index, loading):
                     break
         if index in self._shards:
             return self._shards[index]
+        if index in self._resting:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is loaded again soon")
         self._queue.appendleft(index)
         self._work_later()
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -166,11 +175,37 @@ class Shards(Generic[S, L]):
         try:
             partition = self._replicas.get(self.topic, index)
             partition.check_leader()
+        except NotOpenYet as not_yet:
+            not_yet.opened.on_done(partial(self._log_opened, index))
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, not_yet.message) from not_yet
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
         shard = Shard(self.kind, partition, self._env, self._failed)
         loading = self._loading[index] = Loading(self.kind, shard)
         return loading
+
+    def _log_opened(self, index: int, opened: Promise[None]) -> None:
+        """Load it, where it was waited for; one that couldn't be opened is tried again."""
+        if opened.error is not None:
+            self._rest(index)
+        elif index not in self._shards and index not in self._loading:
+            self._queue.append(index)
+            self._work_later()
+
+    def _rest(self, index: int) -> None:
+        """What kept it from being loaded may pass: try again after a while, which is longer each time."""
+        if index not in self._resting and not self._closed:
+            self._resting.add(index)
+            delay = self._delays[index] = min(2 * self._delays.get(index, AGAIN_S / 2), AGAIN_S_MAX)
+            self._env.loop.call_later(delay, self._load_again, index)
+
+    def _load_again(self, index: int) -> None:
+        self._resting.discard(index)
+        image = self._metadata.image.partition(self.topic, index)
+        led = image is not None and image.leader == self._node_id
+        if led and index not in self._shards and index not in self._loading:
+            self._queue.append(index)
+            self._work_later()
 
     def _work_later(self) -> None:
         if not self._working:
@@ -186,12 +221,13 @@ class Shards(Generic[S, L]):
             if loading is not None:
                 if not loading.is_read and self._step(index, loading):
                     break
-            elif index not in self._shards:
+            elif index not in self._shards and index not in self._resting:
                 try:
                     self._open(index)
                     break
                 except KafkaError as error:
-                    log.warning("%s-%d is not loaded: %s", self.topic, index, error)
+                    if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # else it comes again by itself
+                        log.warning("%s-%d is not loaded: %s", self.topic, index, error)
             self._queue.popleft()
         if self._queue and not self._closed:
             self._work_later()
@@ -202,8 +238,14 @@ class Shards(Generic[S, L]):
         try:
             if not loading.step():
                 return True
+        except (KafkaError, OSError) as error:
+            log.error("%s-%d can't be read, its keys have no coordinator for now: %s", self.topic, index, error)
+            del self._loading[index]
+            if shard.partition.log.offline is None:
+                self._rest(index)
+            return False
         except Exception as error:
-            known = isinstance(error, KafkaError | MalformedError)
+            known = isinstance(error, MalformedError)
             log.error(
                 "%s-%d can't be loaded, its keys have no coordinator: %s",
                 self.topic,
@@ -223,12 +265,15 @@ class Shards(Generic[S, L]):
             else:  # whoever asks again hears why, or has it loaded again
                 log.error("%s-%d was read, but can't be led: %s", self.topic, index, code.name)
                 del self._loading[index]
+                if shard.partition.log.offline is None:
+                    self._rest(index)
 
         shard.partition.wait_for_ack(shard.partition.log.log_end, committed)
         return False
 
     def _begin(self, index: int, shard: Shard[S, L]) -> None:
         del self._loading[index]
+        self._delays.pop(index, None)
         shard.machine.lead(shard.epoch)
         shard.live = self.kind.make_live(shard)
         self._shards[index] = shard

@@ -1,7 +1,11 @@
 """Work that would hold up the loop for long: done aside, by a child process, or in steps where there is only one.
 
-What is to be done is a module with a function `steps(disk, task)`, which yields one line for each thing that it has to
-tell. The same function runs in production, in a process of its own, and in the simulator, beside the loop.
+An errand is a module with a function `steps(disk, task)`, which yields one line for each thing that it has to tell. A
+question is for a module with a function `answer(question)`, from bytes to bytes, which changes nothing. The same
+functions run in production, in processes of their own, and in the simulator, beside the loop.
+
+A thread wouldn't do for what takes Python long: it shares the interpreter with the loop, which has to wait up to 5 ms
+each time it comes back from a system call.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +32,18 @@ class Aside(Protocol):
         """Begin. On the loop, `told` is called with each line, then `ended`, once: with None, or what went wrong."""
         ...
 
+    def ask(self, module: str, question: bytearray) -> Promise[bytearray]:
+        """The module's answer. Its questions are answered one after the other; AsideError where nobody can answer."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is asked any more: whoever answers may end."""
+        ...
+
+
+class AsideError(Exception):
+    """A question could not be answered, for no fault of its own."""
+
 
 class BesideTheLoop:
     """`Aside` without another process: one step after the other, off the loop."""
@@ -43,6 +59,13 @@ class BesideTheLoop:
         stepping = Stepping(self._loop, steps, told, ended)
         stepping.step()
         return stepping
+
+    def ask(self, module: str, question: bytearray) -> Promise[bytearray]:
+        answer: Callable[[bytearray], bytearray] = import_module(module).answer
+        return self._loop.run_blocking(lambda: answer(question))
+
+    def close(self) -> None:
+        """There is nobody but the loop."""
 
 
 class Stepping:

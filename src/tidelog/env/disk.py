@@ -10,12 +10,25 @@ from typing import Protocol
 from tidelog.env.network import Buffer, Socket
 
 
-class File(Protocol):
-    """An open file, read anywhere and written at its end. Closed when the last reference to it goes."""
+class ReadableFile(Protocol):
+    """An open file, for who only looks into it."""
 
     path: str
 
     def size(self) -> int: ...
+
+    def read(self, pos: int, count: int) -> bytes:
+        """Up to `count` bytes from `pos`; fewer only at the end of the file."""
+        ...
+
+
+class File(ReadableFile, Protocol):
+    """An open file, read anywhere and written at its end. Closed when the last reference to it goes.
+
+    `suspect`: its bytes couldn't be read once, or not be sent. Whoever promises some of them reads them first.
+    """
+
+    suspect: bool
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end. On OSError an unknown part of it may have been written."""
@@ -25,12 +38,11 @@ class File(Protocol):
         """Write all parts at the end, in order, with as few system calls as may be."""
         ...
 
-    def read(self, pos: int, count: int) -> bytes:
-        """Up to `count` bytes from `pos`; fewer only at the end of the file."""
-        ...
-
     def view(self, pos: int, count: int) -> memoryview:
-        """The bytes [pos, pos+count), mapped and not copied where the disk can do so. The range must exist."""
+        """The bytes [pos, pos+count), for a socket to send: mapped where the disk can do so, so nobody else may look.
+
+        OSError where the file has no such range.
+        """
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -61,6 +73,14 @@ class Disk(Protocol):
     def is_folder(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When something was last written to the file, in milliseconds since 1970."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Have the file count as last written to at this time. Not durable."""
+        ...
 
     def make_folders(self, path: str) -> None:
         """Make the folder and its parents; fine where it exists."""

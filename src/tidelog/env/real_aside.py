@@ -1,28 +1,33 @@
 """Work done aside in a child process: Python once more, with one module of ours, at the lowest priority.
 
-The task is its standard input, what it tells its standard output. It ends with this process, however that ends.
+An errand's task is its standard input, what it tells its standard output. It ends with this process, however that ends.
+Questions are asked of a child that stays (real_questions.py).
 """
 
 import os
 import signal
 import sys
 from collections.abc import Callable
+from socket import socket
 from typing import cast
 
 from tidelog.env.loop import Loop
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
+from tidelog.env.real_questions import Questions
 
 LINE_BYTES_MAX = 1 << 20
+RESPONDENT = "tidelog.env.respondent"
 _READ_BYTES = 1 << 16
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class ChildProcesses:
-    """`Aside` by a child process for each errand."""
+    """`Aside` by a child process for each errand, and one for all questions to a module."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
+        self.questions: dict[str, Questions] = {}
 
     def start(
         self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
@@ -32,15 +37,7 @@ class ChildProcesses:
         try:
             _write_all(given, task)
             os.lseek(given, 0, os.SEEK_SET)
-            paths = [_SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-P", "-m", module, str(os.getpid())],
-                {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                file_actions=[(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, writes, 1)],
-                setsigdef=[signal.SIGTERM],
-                setsigmask=[],
-            )
+            pid = _spawn([module], [(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, writes, 1)])
         except BaseException:
             os.close(reads)
             raise
@@ -49,6 +46,37 @@ class ChildProcesses:
             os.close(writes)
         os.set_blocking(reads, False)
         return Child(self._loop, pid, reads, told, ended)
+
+    def ask(self, module: str, question: bytearray) -> Promise[bytearray]:
+        asked = self.questions.get(module)
+        if asked is None:
+
+            def spawn(sock: socket) -> int:
+                return _spawn([RESPONDENT, module], [(os.POSIX_SPAWN_DUP2, sock.fileno(), 0)])
+
+            asked = self.questions[module] = Questions(self._loop, spawn)
+        return asked.ask(question)
+
+    def close(self) -> None:
+        for asked in self.questions.values():
+            asked.close()
+        self.questions = {}
+
+
+def _spawn(modules: list[str], file_actions: list[tuple[int, int, int]]) -> int:
+    """Start Python with the first of these modules, which is given our process id and the other ones; its own id.
+
+    By the thread of the loop: the child ends with the thread that started it.
+    """
+    paths = [_SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-m", modules[0], str(os.getpid()), *modules[1:]],
+        {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        file_actions=file_actions,
+        setsigdef=[signal.SIGTERM],
+        setsigmask=[],
+    )
 
 
 class Child:

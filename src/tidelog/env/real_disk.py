@@ -1,10 +1,13 @@
 """The real disk: os.write, fdatasync, sendfile, mmap."""
 
+import errno
 import fcntl
 import mmap
 import os
 import shutil
+from weakref import ref
 
+from tidelog.env.mapping import Mapping
 from tidelog.env.network import Buffer, Socket
 
 # A mapping is renewed once the file has outgrown it by this much; what lies beyond it is read instead. Renewing a
@@ -16,10 +19,11 @@ IOV_MAX = 1024
 class RealFile:
     """An open file descriptor, closed when the last reference goes."""
 
-    __slots__ = ("_fd", "_map", "_mapped", "path")
+    __slots__ = ("__weakref__", "_fd", "_map", "_mapped", "path", "suspect")
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
+        self.suspect = False
         self._fd = fd
         self._map: memoryview | None = None
         self._mapped = 0
@@ -48,30 +52,40 @@ class RealFile:
                 self._append_rest(memoryview(b"".join(chunk)), written)
 
     def read(self, pos: int, count: int) -> bytes:
-        data = os.pread(self._fd, count, pos)
+        data = self._read_some(pos, count)
         if len(data) == count or not data:
             return data
         parts = [data]
         got = len(data)
         while got < count:
-            data = os.pread(self._fd, count - got, pos + got)
+            data = self._read_some(pos + got, count - got)
             if not data:
                 break
             parts.append(data)
             got += len(data)
         return b"".join(parts)
 
+    def _read_some(self, pos: int, count: int) -> bytes:
+        try:
+            return os.pread(self._fd, count, pos)
+        except OSError as error:
+            self.suspect = True
+            raise OSError(error.errno, f"{error.strerror}, bytes {pos} to {pos + count}", self.path) from error
+
     def view(self, pos: int, count: int) -> memoryview:
         end = pos + count
-        if end > self._mapped:
-            if end - self._mapped < REMAP_BYTES:
-                data = os.pread(self._fd, count, pos)
+        if end > self._mapped or self.suspect:
+            if end - self._mapped < REMAP_BYTES or self.suspect:
+                data = self.read(pos, count)
                 if len(data) == count:
                     return memoryview(data)
             size = os.fstat(self._fd).st_size
             if end > size:
-                raise ValueError(f"{self.path}: asked for bytes {pos} to {end}, but it has {size}")
-            self._map = memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ))
+                self.suspect = True
+                raise OSError(errno.EIO, f"asked for bytes {pos} to {end}, but it has {size}", self.path)
+            mapping = Mapping(self._fd, size, prot=mmap.PROT_READ)
+            mapping.file = ref(self)
+            self._map = memoryview(mapping)
             self._mapped = size
         assert self._map is not None
         return self._map[pos:end]
@@ -110,6 +124,12 @@ class RealDisk:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def make_folders(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Slices, Steps, steps_of
+from tidelog.env.turns import HELD_S, TurnWatch
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ CANCELLED_MAX = 1000
 
 EVENTS_A_TURN = 64
 """Others that are ready come first in the next turn. Room for them is made each time anew."""
+TURN_S = 0.01
+"""A turn that was busy for so long ends: callbacks and sockets that are still to come begin the next one."""
 
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
@@ -68,6 +72,11 @@ class RealLoop:
 
     def __init__(self) -> None:
         self.alone = False
+        self.turns = 0
+        self.watch = TurnWatch()
+        self._slices = Slices(self._call)
+        self._left: list[tuple[int, int]] = []
+        self._ended = monotonic()
         self._epoll = select.epoll()
         self._masks: dict[int, int] = {}
         self._readers: dict[int, Callable[[], None]] = {}
@@ -103,6 +112,20 @@ class RealLoop:
             self._timers = [timer for timer in self._timers if not timer.cancelled]
             heapify(self._timers)
             self._timers_cancelled = 0
+
+    # -- what takes long
+
+    def spread(self, steps: Steps[T]) -> Promise[T]:
+        return self._slices.add(steps)
+
+    def drive(self, steps: Steps[T]) -> Promise[T]:
+        return self._slices.drive(steps)
+
+    def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:
+        return self._slices.begin(steps)
+
+    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
+        self._slices.add(steps_of(callback), is_light=is_light)
 
     # -- sockets
 
@@ -208,20 +231,61 @@ class RealLoop:
         return promise.result()
 
     def run_once(self, *, wait: bool = True) -> None:
-        """One turn: callbacks that are due, then sockets, then timers. `wait`: for something, where nothing is due."""
-        soon = self._soon
-        for _ in range(len(soon)):
-            self._call(*soon.popleft())
-        if soon or not wait or self._stopping:
+        """One turn: callbacks that are due, then sockets, then timers, then a slice of what takes long.
+
+        `wait`: for something, where nothing is due.
+        """
+        self.turns += 1
+        self._slices.new_turn()
+        began = at = self._ended
+        soon, watch = self._soon, self.watch
+        if soon:
+            began = at = monotonic()
+            for _ in range(len(soon)):
+                callback, args = soon.popleft()
+                self._call(callback, args)
+                now = monotonic()
+                if now - at > HELD_S:
+                    watch.held(callback, now - at)
+                at = now
+                if at - began > TURN_S:
+                    break
+        busy_s = at - began
+        events = self._left or self._poll(at, wait=wait)
+        self._left = []
+        began = at = monotonic()
+        if events:
+            at = self._handle(events, began - busy_s)
+        timers = self._timers
+        if timers and timers[0].when <= at:
+            at = self._run_timers(at)
+        if self._slices:
+            self._slices.run()
+            now = monotonic()
+            if now - at > HELD_S:
+                watch.held(self._slices.run, now - at)
+            at = now
+        busy_s += at - began
+        self._ended = at
+        if busy_s >= HELD_S or watch.due(at):
+            watch.turned(busy_s, at)
+
+    def _poll(self, now: float, *, wait: bool) -> list[tuple[int, int]]:
+        if self._soon or self._slices or not wait or self._stopping:
             timeout = 0.0
         elif self._timers:
-            timeout = max(0.0, self._timers[0].when - monotonic())
+            timeout = max(0.0, self._timers[0].when - now)
         else:
             timeout = -1
+        return self._epoll.poll(timeout, EVENTS_A_TURN)
+
+    def _handle(self, events: list[tuple[int, int]], began: float) -> float:
+        """Call who waits for these sockets; the time then. Those whose turn comes too late are left for the next."""
         readers, writers = self._readers, self._writers
-        events = self._epoll.poll(timeout, EVENTS_A_TURN)
         self.alone = len(events) == 1
-        for fd, event in events:
+        at = monotonic()
+        for index, (fd, event) in enumerate(events):
+            callback = None
             try:
                 # A peer that hung up is found by reading or writing, whichever is waited for.
                 if event & ~_WRITE and (callback := readers.get(fd)) is not None:
@@ -230,17 +294,34 @@ class RealLoop:
                     callback()
             except Exception:
                 log.exception("a callback for a socket failed")
-        timers = self._timers
-        if timers:
             now = monotonic()
-            while timers and timers[0].when <= now:
-                timer = heappop(timers)
-                if timer.cancelled:
-                    self._timers_cancelled -= 1
-                else:
-                    timer.cancelled = True
-                    self._call(timer.callback, timer.args)
-                    timers = self._timers
+            if callback is not None and now - at > HELD_S:
+                self.watch.held(callback, now - at)
+            at = now
+            if at - began > TURN_S:
+                self._left = events[index + 1 :]
+                break
+        return at
+
+    def _run_timers(self, at: float) -> float:
+        """Call those that are due by now; the time then."""
+        timers, began = self._timers, at
+        while timers and timers[0].when <= began:
+            timer = heappop(timers)
+            if timer.cancelled:
+                self._timers_cancelled -= 1
+                continue
+            timer.cancelled = True
+            callback = timer.callback
+            self._call(callback, timer.args)
+            now = monotonic()
+            if now - at > HELD_S:
+                self.watch.held(callback, now - at)
+            at = now
+            timers = self._timers
+            if at - began > TURN_S:
+                break
+        return at
 
     def stop(self) -> None:
         self._stopping = True

@@ -1,6 +1,7 @@
 """The transaction index of a segment (`.txnindex`): aborted transactions, for Fetch's list of what a reader must skip.
 
-Entries of 34 bytes in the order of their markers. The file is made when the first transaction is aborted.
+Entries of 34 bytes in the order of their markers. The file is made when the first transaction is aborted; of a segment
+in memory there is none, and the entries are all there is.
 """
 
 from struct import Struct
@@ -27,11 +28,11 @@ class AbortedIndexError(Exception):
 
 
 class AbortedIndex:
-    """The aborted transactions whose markers are in one segment."""
+    """The aborted transactions whose markers are in one segment. Without a disk they are kept in memory only."""
 
     __slots__ = ("_disk", "_entries", "_file", "path")
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk | None, path: str) -> None:
         self._disk = disk
         self._file: File | None = None
         self._entries: list[Aborted] | None = None
@@ -47,14 +48,18 @@ class AbortedIndex:
         entry = Aborted(
             completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
         )
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
-        try:
-            self._file.append(ENTRY.pack(VERSION, *entry))
-        except OSError:
-            self._file.truncate(len(entries) * ENTRY.size)  # the next entry must not stand behind half of one
-            raise
+        if self._disk is not None:
+            self._write(self._disk, ENTRY.pack(VERSION, *entry), len(entries))
         entries.append(entry)
+
+    def _write(self, disk: Disk, data: bytes, behind: int) -> None:
+        if self._file is None:
+            self._file = disk.open(self.path, create=True)
+        try:
+            self._file.append(data)
+        except OSError:
+            self._file.truncate(behind * ENTRY.size)  # the next entry must not stand behind half of one
+            raise
 
     def entries(self) -> list[Aborted]:
         return list(self._read())
@@ -74,17 +79,19 @@ class AbortedIndex:
         entries = self._read()
         keep = next((index for index, entry in enumerate(entries) if entry.last_offset >= offset), len(entries))
         if keep < len(entries):
-            self._opened().truncate(keep * ENTRY.size)
+            if self._disk is not None:
+                self._opened(self._disk).truncate(keep * ENTRY.size)
             del entries[keep:]
 
     def check(self, base_offset: int) -> None:
         """Whether the index fits a segment that starts at `base_offset`; raises AbortedIndexError."""
         last = -1
         for entry in self._read():
-            if entry.last_offset < base_offset or entry.last_offset <= last:
+            # A marker stands behind what it ends: zeros that a power loss left are no entry of producer 0.
+            if entry.last_offset < base_offset or entry.last_offset <= max(last, entry.first_offset):
                 raise AbortedIndexError(
-                    f"{self.path} has a transaction ended at offset {entry.last_offset}, "
-                    f"behind {last} in a segment from {base_offset}"
+                    f"{self.path} has a transaction begun at {entry.first_offset} and ended at offset "
+                    f"{entry.last_offset}, behind {last} in a segment from {base_offset}"
                 )
             last = entry.last_offset
 
@@ -94,13 +101,13 @@ class AbortedIndex:
 
     def reset(self) -> None:
         """Empty it, to be built again."""
-        if self._disk.exists(self.path):
-            self._opened().truncate(0)
+        if self._disk is not None and self._disk.exists(self.path):
+            self._opened(self._disk).truncate(0)
         self._entries = []
 
-    def _opened(self) -> File:
+    def _opened(self, disk: Disk) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path)
+            self._file = disk.open(self.path)
         return self._file
 
     def _read(self) -> list[Aborted]:
@@ -109,9 +116,9 @@ class AbortedIndex:
         return self._entries
 
     def _load(self) -> list[Aborted]:
-        if not self._disk.exists(self.path):
+        if self._disk is None or not self._disk.exists(self.path):
             return []
-        file = self._opened()
+        file = self._opened(self._disk)
         size = file.size()
         whole = size - size % ENTRY.size
         if whole != size:  # a write that the power cut short

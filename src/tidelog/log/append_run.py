@@ -55,6 +55,8 @@ def append_run(
             _patch(buffer, start, 0, size - LOG_OVERHEAD, leader_epoch)
         return None
     _take_note(log, segment, placed)
+    if log._full:
+        log.has_room()
     return bases
 
 

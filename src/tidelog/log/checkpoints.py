@@ -1,7 +1,7 @@
 """The small text files beside the logs, in Kafka's format: how far each log is flushed, started, replicated.
 
-Each is replaced atomically by `Disk.write_whole`. A malformed one raises `CheckpointError`, which names file and line:
-what then happens (start empty, take the folder offline) is the caller's decision.
+Each is replaced atomically by `Disk.write_whole`. A malformed one, which an empty one is too, raises `CheckpointError`,
+which names file and line: what then happens (start empty, take the folder offline) is the caller's decision.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class CheckpointError(Exception):
 
 
 def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> offset; empty where the file is missing or empty."""
+    """(topic, partition) -> offset; empty where the file is missing."""
     offsets: dict[tuple[str, int], int] = {}
     for number, line in _read_entries(disk, path):
         parts = line.split()
@@ -40,7 +40,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int], int])
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
-    """(leader epoch, start offset) in the file's order; empty where the file is missing or empty."""
+    """(leader epoch, start offset) in the file's order; empty where the file is missing."""
     entries: list[tuple[int, int]] = []
     for number, line in _read_entries(disk, path):
         parts = line.split()
@@ -76,8 +76,13 @@ def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
     return topic_id
 
 
+def partition_metadata(topic_id: bytes) -> bytes:
+    """What a partition's folder says of whose it is."""
+    return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
 def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
-    disk.write_whole(path, f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
+    disk.write_whole(path, partition_metadata(topic_id))
 
 
 def read_clean_shutdown(disk: Disk, path: str) -> int | None:
@@ -105,16 +110,17 @@ def _write_entries(disk: Disk, path: str, lines: list[str]) -> None:
 def _read_entries(disk: Disk, path: str) -> Iterable[tuple[int, str]]:
     """(line number, line) of each entry, after version and count were checked."""
     text = _read_text(disk, path)
-    lines = text.splitlines() if text else []
-    if len(lines) < 2:
-        if lines and _number(path, 1, lines[0], lines[0]) != _VERSION:
-            raise _malformed(path, 1, lines[0], f"version {_VERSION}")
+    if text is None:
         return ()
+    lines = _padded(text, 2)
     if _number(path, 1, lines[0], lines[0]) != _VERSION:
         raise _malformed(path, 1, lines[0], f"version {_VERSION}")
     count = _number(path, 2, lines[1], lines[1])
+    lines = text.splitlines()
     if count != len(lines) - 2:
         raise _malformed(path, 2, lines[1], f"the number of entries, {len(lines) - 2}")
+    if not text.endswith("\n"):  # digits may be missing
+        raise _malformed(path, len(lines), lines[-1], "a whole line, with its end")
     return enumerate(lines[2:], 3)
 
 

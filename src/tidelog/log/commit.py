@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.disk import Disk, File
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
 
@@ -36,6 +37,9 @@ SYNC_EACH_MAX = 8
 """Up to so many files and folders are synced one by one."""
 TOGETHER_MAX = 8
 """Syncs that run beside each other."""
+LOGS_MAX = 512
+"""Logs of one sync: taking note of how far each is written, and telling who waits, takes 20 us each. Others wait for
+the next one, which finds little left to write."""
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 """Nothing could be opened, so nothing was lost either: tried again after `AGAIN_S`."""
 AGAIN_S = 0.1
@@ -143,7 +147,18 @@ class Flush(Protocol):
 class GroupCommit:
     """No log has two syncs at a time; `request` gathers. `logs` are those that a failed `syncfs` may concern."""
 
-    __slots__ = ("_env", "_flush", "_flush_ended", "_held", "_logs", "_scheduled", "_syncing", "_waiting")
+    __slots__ = (
+        "_busy",
+        "_env",
+        "_flush",
+        "_flush_ended",
+        "_held",
+        "_logs",
+        "_scheduled",
+        "_syncing",
+        "_telling",
+        "_waiting",
+    )
 
     def __init__(self, env: Environment, logs: Callable[[], Iterable[Log]]) -> None:
         self._env = env
@@ -151,6 +166,8 @@ class GroupCommit:
         self._waiting: list[Log] = []
         self._scheduled = False
         self._syncing: list[Syncing] = []
+        self._busy: set[Log] = set()  # those that are being synced
+        self._telling = 0  # rounds of telling, in steps, what was held
         self._flush: Flush | None = None
         # How note is taken of a flush that has ended, and the syncs that began before.
         self._flush_ended: tuple[Callable[[], None], list[Syncing]] | None = None
@@ -167,7 +184,11 @@ class GroupCommit:
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._syncing and not self._held
+        return not self._waiting and not self._syncing and not self._held and not self._telling
+
+    def syncs(self, log: Log) -> bool:
+        """Whether the log is being synced."""
+        return log in self._busy
 
     # -- beside a flush
 
@@ -192,8 +213,18 @@ class GroupCommit:
         self._flush = self._flush_ended = None
         held, self._held = self._held, []
         take_note()
+        if held:
+            self._telling += 1
+            self._env.loop.spread(self._take_notes(held)).on_done(self._told)
+
+    def _take_notes(self, held: list[Mark]) -> Steps[None]:
         for mark in held:
             self._take_note(mark, None)
+            yield
+
+    def _told(self, done: Promise[None]) -> None:
+        self._telling -= 1
+        done.result()
 
     def root_failed(self, root: str, error: OSError) -> None:
         """A sync of all that is below `root` failed: whatever wasn't durable yet is lost perhaps."""
@@ -214,12 +245,12 @@ class GroupCommit:
         syncing = self._syncing
         if len(syncing) >= TOGETHER_MAX or any(each.whole for each in syncing):
             return
-        busy = {mark.log for each in syncing for mark in each.marks}
-        logs = [log for log in self._waiting if log not in busy]
+        logs = [log for log in self._waiting if log not in self._busy]
         # New names are synced with the folders, which logs share: one sync at a time has to do with them.
         naming = any(mark.folders for each in syncing for mark in each.marks)
         if naming:
             logs = [log for log in logs if not log._new_names and not log._new_folder]
+        del logs[LOGS_MAX:]
         whole = sum(map(_parts, logs)) > SYNC_EACH_MAX
         if not logs or (whole and syncing):
             return
@@ -241,15 +272,18 @@ class GroupCommit:
         if marks:
             syncing = Syncing(self._env.disk, marks, whole=whole)
             self._syncing.append(syncing)
+            self._busy.update(mark.log for mark in marks)
             self._env.loop.run_blocking(syncing.run).on_done(lambda promise: self._done(syncing, promise))
 
     def _done(self, syncing: Syncing, promise: Promise[None]) -> None:
         self._syncing.remove(syncing)
+        self._busy.difference_update(mark.log for mark in syncing.marks)
         promise.result()
         flush = self._flush
         for root in {mark.log.root: None for mark in syncing.marks}:
-            if root in syncing.errors:
-                self.root_failed(root, syncing.errors[root])
+            error = syncing.errors.get(root)
+            if error is not None and error.errno not in TOO_MANY_FILES:  # else nothing was tried, and it is again
+                self.root_failed(root, error)
         for mark in syncing.marks:
             error = syncing.error_of(mark)
             if error is None and flush is not None and flush.concerns(mark.log):
@@ -271,6 +305,7 @@ class GroupCommit:
             return
         if error is not None and error.errno in TOO_MANY_FILES:
             log._new_names = log._new_folder = True
+            log._store.files.shrink()
             self._env.loop.call_later(AGAIN_S, self.request, log)
         elif error is not None:
             log.go_offline(f"a sync of {log.folder} failed: {error}")

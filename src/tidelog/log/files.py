@@ -40,6 +40,13 @@ class OpenFiles:
                 self._evict()
         return file
 
+    def adopt(self, segment: Segment) -> None:
+        """The segment brings its open file with it."""
+        segment.used = True
+        self._open[segment] = None
+        if len(self._open) > self.limit:
+            self._evict()
+
     def hold_indexes(self, segment: Segment) -> None:
         """The segment just loaded its sealed indexes; those loaded longest ago go if there are too many."""
         self._indexed[segment] = None

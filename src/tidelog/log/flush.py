@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import LEADER_EPOCHS
-from tidelog.log.commit import SYNC_EACH_MAX
+from tidelog.log.commit import SYNC_EACH_MAX, TOO_MANY_FILES
 from tidelog.log.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import encode_snapshot
 
@@ -53,6 +53,7 @@ class FlushJob(NamedTuple):
 
 def prepare(log: Log, *, closing: bool = False) -> FlushJob:
     """Gather, on the loop. `closing` adds the last time entry, as a closed segment has it. Raises OSError, BadBatch."""
+    producers = log.producers  # first: loading them gives the recovered segments their snapshots
     segments = [segment for segment, _ in log._sealed_unsaved]
     snapshots = {_next_base(log, segment): data for segment, data in log._sealed_unsaved if data}
     active = log._active
@@ -68,9 +69,10 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
                 where, data = index.unsaved()
                 entries.append((segment.stem + suffix, where, data))
                 saved.append((index, len(index)))
-    snapshots[log.log_end] = encode_snapshot(log.producers.items())
+    snapshots[log.log_end] = encode_snapshot(producers.items())
     bases = {segment.base for segment in log.segments}
-    stale = [offset for offset in log._snapshots if offset not in bases and offset != log.log_end]
+    needed = log.restart_snapshot()  # until the recovery point is saved that the new one belongs to
+    stale = [offset for offset in log._snapshots if offset not in bases and offset not in (log.log_end, needed)]
     unsynced = [*log._sealed_unsynced, active] if active is not None else list(log._sealed_unsynced)
     epochs = log.epochs
     job = FlushJob(
@@ -174,7 +176,8 @@ class Saving:
     def _write(self, place: int, job: FlushJob) -> list[str]:
         disk, names = self._disk, self._names[place]
         files = [overwrite(disk, path, where, data) for path, where, data in job.entries]
-        files += [overwrite(disk, job.snapshot(offset), 0, data) for offset, data in job.snapshots.items()]
+        for offset, data in job.snapshots.items():  # the one that a start would begin with may be among them
+            names.write_whole(job.snapshot(offset), data)
         files += [path for path in job.aborted if disk.exists(path)]
         if job.epochs is not None:
             checkpoints.write_epochs(cast("Disk", names), f"{job.folder}/{LEADER_EPOCHS}", job.epochs)
@@ -226,14 +229,29 @@ class Saving:
                 self._disk.sync_folder(folder)
             except FileNotFoundError:
                 self.gone.add(folder)
+            except OSError as error:
+                if error.errno not in TOO_MANY_FILES:
+                    raise
+                self._postpone(
+                    [place for place, job in enumerate(self.jobs) if folder in (job.folder, job.root)], error
+                )
 
     def _sync_roots(self) -> None:
         for root in {job.root: None for job in self.jobs}:
             try:
                 self._disk.sync_all(root)
             except OSError as error:
+                places = [place for place, job in enumerate(self.jobs) if job.root == root]
+                if error.errno in TOO_MANY_FILES:
+                    self._postpone(places, error)
+                    continue
                 self.failed_roots[root] = error
-                self.failed.update((place, error) for place, job in enumerate(self.jobs) if job.root == root)
+                self.failed.update(dict.fromkeys(places, error))
+
+    def _postpone(self, places: list[int], error: OSError) -> None:
+        """Nothing was tried: it is another time."""
+        for place in places:
+            self.failed.setdefault(place, Postponed(str(error)))
 
 
 def _syncs_most(jobs: list[FlushJob]) -> int:

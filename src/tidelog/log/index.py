@@ -3,28 +3,36 @@
 An offset entry (8 bytes) says at which position the batch begins whose *last* offset is the entry's; a time entry (12
 bytes) says that up to this offset no batch is newer than the entry's timestamp. Both hold offsets relative to the
 segment's base. The segment that is written keeps its indexes in memory and saves the new entries now and then; sealed
-segments are searched in place, in a view of the file.
+segments are searched in their files.
 
 An index is only ever a shortcut: whatever is wrong with one, it is built again from the segment.
 """
 
+import errno
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import chain
 from struct import Struct
 from sys import byteorder
 
+from tidelog.env.disk import File
+
 OFFSET_ENTRY = Struct(">II")
 TIME_ENTRY = Struct(">qI")
+_int_at = Struct(">I").unpack_from
 OFFSET_ENTRY_BYTES = OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = TIME_ENTRY.size
 
 NEAR = 8
 """Entries on either side of the last find that are looked at first: readers go on where they, or others, were."""
+ALL_MAX = 4096
+EACH = 16
+"""An index of more than `ALL_MAX` entries is checked at each so many of them."""
+BLOCK_ENTRIES = 512
+"""Of a sealed index that are kept where the last one was found: readers go on there."""
 UNKNOWN = 0xFFFFFFFF
 """The first offset of a batch whose entry came from the file, which doesn't say."""
-
-_KEY_INT = Struct(">I")
-_KEY_LONG = Struct(">q")
 
 
 class OffsetIndex:
@@ -197,60 +205,143 @@ class TimeIndex:
         return sound
 
 
+def _some(count: int) -> Iterator[int]:
+    """Numbers of entries to look at: all of a few, else the last one and a few of each sector of 512 bytes."""
+    last = count - 1
+    return chain(range(0, last, 1 if count <= ALL_MAX else EACH), (last,) if count else ())
+
+
+class IndexFile:
+    """An index on disk, searched where it lies: 128 of them in memory would be too much.
+
+    Read, not mapped: a disk that fails answers a read with an error, a mapping with the end of the process.
+    """
+
+    __slots__ = ("_file", "size")
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.size = file.size()
+
+    def int_at(self, pos: int) -> int:
+        return int.from_bytes(self.read(pos, 4))
+
+    def long_at(self, pos: int) -> int:
+        return int.from_bytes(self.read(pos, 8), signed=True)
+
+    def read(self, pos: int, count: int) -> bytes:
+        data = self._file.read(pos, count)
+        if len(data) < count:
+            raise OSError(errno.EIO, f"it had {self.size} bytes and ends at {pos + len(data)} now", self._file.path)
+        return data
+
+
+class BuiltIndex:
+    """An index that was just built again, while its file isn't there yet."""
+
+    __slots__ = ("_data", "size")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def int_at(self, pos: int) -> int:
+        return int.from_bytes(self._data[pos : pos + 4])
+
+    def long_at(self, pos: int) -> int:
+        return int.from_bytes(self._data[pos : pos + 8], signed=True)
+
+    def read(self, pos: int, count: int) -> bytes:
+        return self._data[pos : pos + count]
+
+
 class SealedIndexes:
-    """Both indexes of a segment that no longer grows, searched in the files' bytes."""
+    """Both indexes of a segment that no longer grows."""
 
-    __slots__ = ("_base", "_offset_count", "_offset_view", "_time_count", "_time_view")
+    __slots__ = ("_base", "_near", "_offset_count", "_offsets", "_time_count", "_times")
 
-    def __init__(self, base: int, offset_view: memoryview, time_view: memoryview) -> None:
+    def __init__(self, base: int, offsets: IndexFile | BuiltIndex, times: IndexFile | BuiltIndex) -> None:
         self._base = base
-        self._offset_view = offset_view
-        self._time_view = time_view
-        self._offset_count = len(offset_view) // OFFSET_ENTRY_BYTES
-        self._time_count = len(time_view) // TIME_ENTRY_BYTES
+        self._offsets = offsets
+        self._times = times
+        self._offset_count = offsets.size // OFFSET_ENTRY_BYTES
+        self._time_count = times.size // TIME_ENTRY_BYTES
+        self._near = 0, 0, b""  # entries around the last find, and which offsets are found among them
 
     def sound(self, log_bytes: int, next_base: int) -> bool:
-        """Whether sizes, and the first and last entries, can be those of a segment of this size and range."""
-        if len(self._offset_view) % OFFSET_ENTRY_BYTES or len(self._time_view) % TIME_ENTRY_BYTES:
+        """Whether sizes and entries can be those of a segment of this size and range: both values of entries rise.
+
+        Of many entries some in each sector are looked at, which is what a power loss leaves as zeros.
+        """
+        offsets, times = self._offsets, self._times
+        if offsets.size % OFFSET_ENTRY_BYTES or times.size % TIME_ENTRY_BYTES:
             return False
         span = next_base - self._base
-        if self._offset_count:
-            first_offset, first_position = OFFSET_ENTRY.unpack_from(self._offset_view, 0)
-            last_offset, last_position = OFFSET_ENTRY.unpack_from(self._offset_view, len(self._offset_view) - 8)
-            if not (first_offset <= last_offset < span and 0 < first_position <= last_position < log_bytes):
+        offset, position = -1, 0
+        data = offsets.read(0, offsets.size)
+        for n in _some(self._offset_count):
+            before = offset, position
+            offset, position = OFFSET_ENTRY.unpack_from(data, n * OFFSET_ENTRY_BYTES)
+            if not (before[0] < offset < span and before[1] < position < log_bytes):
                 return False
-        if self._time_count:
-            first_stamp, _ = TIME_ENTRY.unpack_from(self._time_view, 0)
-            last_stamp, last_offset = TIME_ENTRY.unpack_from(self._time_view, len(self._time_view) - 12)
-            return 0 <= first_stamp <= last_stamp and last_offset < span
+        stamp, offset = -1, -1
+        data = times.read(0, times.size)
+        for n in _some(self._time_count):
+            before = stamp, offset
+            stamp, offset = TIME_ENTRY.unpack_from(data, n * TIME_ENTRY_BYTES)
+            if not (before[0] < stamp and before[1] < offset < span):
+                return False
         return True
+
+    def entries(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(last offset, position) of each indexed batch, and (timestamp, offset) of each entry in time: for checks."""
+        offsets, times = self._offsets, self._times
+        return (
+            [(self._base + o, position) for o, position in OFFSET_ENTRY.iter_unpack(offsets.read(0, offsets.size))],
+            [(stamp, self._base + o) for stamp, o in TIME_ENTRY.iter_unpack(times.read(0, times.size))],
+        )
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last batch that is indexed; the segment's base where none is."""
+        offsets = self._offsets
+        return self._base + offsets.int_at(offsets.size - OFFSET_ENTRY_BYTES) if self._offset_count else self._base
 
     @property
     def last_time(self) -> tuple[int, int]:
         """(newest timestamp, offset) of the segment; (-1, base) where no batch has one."""
         if not self._time_count:
             return -1, self._base
-        stamp, offset = TIME_ENTRY.unpack_from(self._time_view, len(self._time_view) - TIME_ENTRY_BYTES)
-        return stamp, self._base + offset
+        last = self._times.size - TIME_ENTRY_BYTES
+        return self._times.long_at(last), self._base + self._times.int_at(last + 8)
 
     def lookup(self, offset: int) -> int:
-        view = self._offset_view
-        slot = bisect_right(
-            range(self._offset_count), offset - self._base, key=lambda n: _KEY_INT.unpack_from(view, n * 8)[0]
-        )
-        return _KEY_INT.unpack_from(view, slot * 8 - 4)[0] if slot else 0
+        wanted = offset - self._base
+        first, last, entries = self._near
+        if not first <= wanted < last:
+            int_at = self._offsets.int_at
+            slot = bisect_right(range(self._offset_count), wanted, key=lambda n: int_at(n * 8))
+            if not slot:
+                return 0
+            start = (slot - 1) // BLOCK_ENTRIES * BLOCK_ENTRIES
+            entries = self._offsets.read(start * 8, min(BLOCK_ENTRIES, self._offset_count - start) * 8)
+            first, last = _int_at(entries, 0)[0], _int_at(entries, len(entries) - 8)[0]
+            self._near = first, last, entries
+            return _int_at(entries, (slot - start) * 8 - 4)[0]
+        slot = bisect_right(range(len(entries) // 8), wanted, key=lambda n: _int_at(entries, n * 8)[0])
+        return _int_at(entries, slot * 8 - 4)[0]
 
     def floor(self, position: int) -> int:
-        view = self._offset_view
-        slot = bisect_right(range(self._offset_count), position, key=lambda n: _KEY_INT.unpack_from(view, n * 8 + 4)[0])
-        return _KEY_INT.unpack_from(view, slot * 8 - 4)[0] if slot else 0
+        int_at = self._offsets.int_at
+        slot = bisect_right(range(self._offset_count), position, key=lambda n: int_at(n * 8 + 4))
+        return int_at(slot * 8 - 4) if slot else 0
 
     def upper_bound(self, position: int) -> int | None:
-        view = self._offset_view
-        slot = bisect_left(range(self._offset_count), position, key=lambda n: _KEY_INT.unpack_from(view, n * 8 + 4)[0])
-        return self._base + _KEY_INT.unpack_from(view, slot * 8)[0] if slot < self._offset_count else None
+        int_at = self._offsets.int_at
+        slot = bisect_left(range(self._offset_count), position, key=lambda n: int_at(n * 8 + 4))
+        return self._base + int_at(slot * 8) if slot < self._offset_count else None
 
     def lookup_time(self, timestamp: int) -> int:
-        view = self._time_view
-        slot = bisect_right(range(self._time_count), timestamp, key=lambda n: _KEY_LONG.unpack_from(view, n * 12)[0])
-        return self._base + _KEY_INT.unpack_from(view, slot * 12 - 4)[0] if slot else self._base
+        times = self._times
+        slot = bisect_right(range(self._time_count), timestamp, key=lambda n: times.long_at(n * 12))
+        return self._base + times.int_at(slot * 12 - 4) if slot else self._base

@@ -54,6 +54,9 @@ def tidy(disk: Disk, folder: str) -> Found:
     for suffix in SEGMENT_FILES[1:]:
         for base in set(files.get(suffix, ())) - set(bases):
             disk.remove(f"{folder}/{base:020d}{suffix}")
+    for suffix in (*SEGMENT_FILES, SNAPSHOT):
+        for base in files.get(suffix + UNFINISHED, ()):
+            disk.remove(f"{folder}/{base:020d}{suffix}{UNFINISHED}")
     return Found(bases, files.get(SNAPSHOT, []), PARTITION_METADATA in names, TXN_INDEX in files)
 
 

@@ -5,26 +5,31 @@ what the operating system has), and the high watermark is the replica's to keep.
 which everything, indexes and producer snapshot included, was made durable, so that a start after a crash reads from
 there on only.
 
-Nothing is on disk, and next to nothing in memory, before the first write. A log that was found after a clean stop is
-not looked into before its first use.
+Nothing is on disk, and next to nothing in memory, before the first write (beginning.py). A log that is on disk is made
+of what was found out about it off the loop (opening.py).
 """
 
 from __future__ import annotations
 
+import logging
+from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from tidelog.log import knowledge, recovery, retention, truncation
+from tidelog.log import indexing, knowledge, recovery, retention, truncation, windows
+from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.names import TXN_INDEX
+from tidelog.log.names import LOG
 from tidelog.log.producer_snapshot import encode_snapshot
 from tidelog.log.reading import LogListener, ReadableLog
 from tidelog.log.rewriting import FULL_DISK
 from tidelog.log.scan import BadBatch, HeaderFields
 from tidelog.log.segment import Segment
-from tidelog.log.validate import RECORDS_MAX, admit, too_large_for_segment
+from tidelog.log.stored import page_cache_counts
+from tidelog.log.validate import RECORDS_MAX, Admitted, Unlooked, admit, begin, too_large_for_segment
 from tidelog.wire.batch import (
+    APPEND_TIME_FLAG,
     ATTRIBUTES_AT,
     CONTROL_FLAG,
     HEADER,
@@ -33,18 +38,23 @@ from tidelog.wire.batch import (
     MAGIC,
     BatchHeader,
     read_header,
+    stamp_append_time,
 )
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env.promise import Promise
     from tidelog.log.producers import Producers
+    from tidelog.log.stored import StoredLog
 
 FLUSH_BYTES = 64 * 1024 * 1024
 """The recovery point is moved on when this much was written behind it: what a start after a crash reads at most."""
 
 __all__ = ["Log", "LogListener"]
 
+_logger = logging.getLogger("tidelog.log")
 _unpack = HEADER.unpack_from
 _NO_HEADER: HeaderFields = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of magic 0, which isn't plainly fine
 _patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
@@ -77,6 +87,15 @@ class Log(ReadableLog):
                 producers = self._producers = knowledge.load_producers(self)
         return producers
 
+    def read_windows(self) -> Promise[None]:
+        """Learn, off the loop, what of its producers' last batches a snapshot didn't tell."""
+        return self._store.windows.read(self)
+
+    def ranges_before(self, offset: int) -> list[windows.Range]:
+        """Where the batches before `offset` lie, as far back as windows are looked for."""
+        with self._guard():
+            return windows.ranges_before(self, offset)
+
     def lead(self, leader_epoch: int) -> None:
         """This broker leads in a new epoch: what it writes begins at the log's end."""
         if self._led is not None or self._epochs is not None:
@@ -92,13 +111,22 @@ class Log(ReadableLog):
     # -- writing
 
     def append(
-        self, buffer: memoryview, start: int, end: int, leader_epoch: int, now_ms: int, *, internal: bool = False
+        self,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        admitted: bool = False,
     ) -> tuple[int, int, int]:
         """Append the one batch in [start, end) of a writable buffer, patched in place.
 
         Returns (base offset, next offset, time of the append or -1). A duplicate of one of its producer's last five
         batches gives the offsets of the original and writes nothing. Raises KafkaError with Kafka's code; a failed
-        write takes the log offline. `internal`: the broker itself writes it, control records perhaps.
+        write takes the log offline. `internal`: the broker itself writes it, control records perhaps. `admitted`: it
+        was looked into by what `admit` gave; without that, Lengthy is raised where the look takes too long.
         """
         size = end - start
         append_time = -1
@@ -115,10 +143,10 @@ class Log(ReadableLog):
             and (producer_id < 0 or sequence >= 0)
             and crc32c(buffer[start + ATTRIBUTES_AT : end]) == crc
         ):
-            buffer, start, end, admitted = admit(self.place, self.config, buffer, start, end, now_ms, internal=internal)
-            _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = admitted
+            buffer, start, end, header = self._unusual(buffer, start, end, now_ms, internal, admitted)
+            _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = header
             size = end - start
-            if self.config.message_timestamp_type != "CreateTime":
+            if attributes & APPEND_TIME_FLAG:
                 append_time = now_ms
         producers = None
         if producer_id >= 0 and not attributes & CONTROL_FLAG:
@@ -169,7 +197,34 @@ class Log(ReadableLog):
             self.durable_end = next_offset
         elif self._counts:
             self._count_flush()
+        if self._full:
+            self.has_room()
         return base, next_offset, append_time
+
+    def _unusual(
+        self, buffer: memoryview, start: int, end: int, now_ms: int, internal: bool, admitted: bool
+    ) -> Admitted:
+        """A batch that isn't plainly fine, or has to be changed."""
+        if not admitted:
+            return self._store.looks.at_once(
+                lambda budget: admit(
+                    self.place, self.config, buffer, start, end, now_ms, internal=internal, budget=budget
+                )
+            )
+        if read_header(buffer, start).attributes & APPEND_TIME_FLAG:  # the look took its time
+            stamp_append_time(buffer, start, end, now_ms)
+        return Admitted(buffer, start, end, read_header(buffer, start))
+
+    def admit(self, buffer: memoryview, now_ms: int) -> Admitted | Unlooked | None:
+        """Look into the batch that fills `buffer`, ahead of `append`, where the topic wants that; else None.
+
+        Unlooked: it takes long, and is done aside (`log/looks.py`). Raises KafkaError where it is refused.
+        """
+        if len(buffer) >= HEADER_BYTES:
+            fields: HeaderFields = _unpack(buffer)
+            if fields[5] in self._plain and fields[8] - now_ms <= self._after_ms:
+                return None
+        return self._store.looks.at_once(lambda budget: begin(self.place, self.config, buffer, now_ms, budget))
 
     def append_records(self, buffer: memoryview, start: int, end: int, now_ms: int) -> tuple[int, int]:
         """Append batches that have their offsets and leader epochs already: a follower's, the metadata log's.
@@ -223,6 +278,8 @@ class Log(ReadableLog):
             self.durable_end = self.log_end
         elif self._counts:
             self._count_flush()
+        if self._full:
+            self.has_room()
 
     def _note_aborted(self, segment: Segment, data: memoryview, header: BatchHeader) -> None:
         """Before a marker is written: the transaction that it aborts, if it does, goes to the segment's index.
@@ -231,7 +288,11 @@ class Log(ReadableLog):
         """
         completed = self.producers.completed_by(data, header)
         if completed is not None and completed.aborted:
-            segment.aborted(self._store.disk).append(completed)
+            try:
+                segment.aborted(self._store.disk).append(completed)
+            except AbortedIndexError as error:
+                self.go_offline(f"{self.folder} is damaged: {error}")
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline) from error
             self.has_aborted = True
             self._new_names = True
 
@@ -279,11 +340,39 @@ class Log(ReadableLog):
     def _wake(self, now_ms: int) -> Segment:
         """The last segment, opened; the first one, made."""
         if self._segments:
-            return recovery.open_last(self)
-        # Nothing was written yet, so that nobody is known: later that would have to be found by reading all of it.
-        self._producers = self.producers
+            return indexing.open_last(self)
+        self._store.check_not_begun(self)
+        self._know_nobody()
         self._make_folder()
         return self._begin_segment(self.log_end, now_ms)
+
+    def _know_nobody(self) -> None:
+        """Nothing was written yet: later that would have to be found by reading all of it."""
+        self._producers = self.producers
+        self._epochs = self.epochs
+
+    def configure(self, config: TopicConfig) -> None:
+        """What counted as durable in the page cache is made so at once where that no longer counts."""
+        counted = page_cache_counts(self.config)
+        super().configure(config)
+        if counted and self._dirty and not page_cache_counts(config):
+            self._store.flush_soon(self)
+
+    def begin(self) -> Promise[None] | None:
+        """Make its folder and its first segment off the loop, where that is better; settled when it was tried."""
+        if self._segments or self.offline is not None:
+            return None
+        return self._store.begin(self)
+
+    def take_first(self, begun: StoredLog) -> None:
+        """Its first segment was made."""
+        assert not self._segments
+        segment = begun.segments[0]
+        self._know_nobody()
+        self._segments = begun.segments
+        self._new_folder = self._new_names = True  # made durable with the first write
+        self._store.files.adopt(segment)
+        self._become_last(segment)
 
     def _make_folder(self) -> None:
         disk, folder = self._store.disk, self.folder
@@ -291,26 +380,23 @@ class Log(ReadableLog):
         if new:
             self._store.claim(self)
             disk.make_folders(folder)
+        self._store.made_folder(self)
         self._new_folder = True  # its name, and whose it is, are made durable with the first write
         recovery.name_topic(self, new=new)
 
     def _begin_segment(self, base: int, now_ms: int) -> Segment:
+        segment = super()._begin_segment(base, now_ms)
+        segment.jitter_ms = self._draw_jitter()
+        return segment
+
+    def _become_last(self, segment: Segment) -> None:
+        segment.jitter_ms = self._draw_jitter()
+        super()._become_last(segment)
+
+    def _draw_jitter(self) -> int:
         config = self.config
         jitter = self._store.random.random_int(0, config.segment_jitter_ms) if config.segment_jitter_ms else 0
-        segment = Segment(self.folder, base, now_ms)
-        segment.begin(config.index_interval_bytes, min(jitter, config.roll_ms))
-        file = self._store.files.open(segment, create=True)
-        if file.size():  # left behind by a segment that was truncated away
-            file.truncate(0)
-        if self._store.disk.exists(segment.stem + TXN_INDEX):
-            self._store.disk.remove(segment.stem + TXN_INDEX)
-        self._segments.append(segment)
-        self._active = segment
-        self._new_names = True
-        self._marks = None
-        self._flush_from = 0
-        self._size_limit = -1
-        return segment
+        return min(jitter, config.roll_ms)
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the last one is empty."""
@@ -318,6 +404,10 @@ class Log(ReadableLog):
             segment = self._active or self._wake(now_ms)
             if segment.size:
                 self._roll(now_ms)
+
+    def written_ms(self, segment: Segment) -> int:
+        """When something was last written to the segment."""
+        return self._store.disk.modified_ms(segment.stem + LOG)
 
     def roll_at_end(self, now_ms: int) -> None:
         """Begin a segment at the log's end, where the last one's batches end before that."""
@@ -328,8 +418,10 @@ class Log(ReadableLog):
         old = self._active
         assert old is not None
         snapshot = encode_snapshot(self.producers.items())
+        self._store.rolls(self)
         segment = self._begin_segment(self.log_end, now_ms)
         old.finish_times()
+        _logger.debug("%s: segment %d is full, the next begins at offset %d", self.place, old.base, segment.base)
         self._sealed_unsynced = [*self._sealed_unsynced, old]
         self._sealed_unsaved = [*self._sealed_unsaved, (old, snapshot)]
         self._store.flush_soon(self)
@@ -352,8 +444,16 @@ class Log(ReadableLog):
             except OSError as second:
                 self.go_offline(f"{reason}; cutting off the torn write failed too: {second}")
             else:
-                self._store.report(f"{self.place}: {reason}; free some space, the log goes on then")
+                if not self._full:  # one line, however many clients try again
+                    message = f"{self.place}: {reason}; free some space, the log goes on then"
+                    self._store.report(message, level=logging.ERROR)
+                self._full = True
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def has_room(self) -> None:
+        """Something was written after there had been no room for it."""
+        self._full = False
+        self._store.report(f"{self.place}: there is room again, the log goes on", level=logging.INFO)
 
     # -- durability
 
@@ -379,7 +479,7 @@ class Log(ReadableLog):
         """Records below `offset` are gone for readers; it may be inside of a batch. The log's start now.
 
         Whole segments go with the next look of retention. Where the new start can't be written down, the old one holds
-        again: `Store.starts_saved` tells. OFFSET_OUT_OF_RANGE above the high watermark.
+        again: `LogStarts.saved` tells. OFFSET_OUT_OF_RANGE above the high watermark.
         """
         limit = self.durable_end if self.high_watermark < 0 else self.high_watermark
         if offset > limit:
@@ -389,7 +489,7 @@ class Log(ReadableLog):
             )
         if offset > self.log_start:
             before, self.log_start = self.log_start, offset
-            self._store.move_start(self, before)
+            self._store.starts.move(self, before)
         return self.log_start
 
     def start_saved(self) -> None:
@@ -401,12 +501,33 @@ class Log(ReadableLog):
         """Its start couldn't be made durable: it is `before` again, as far as the segments still reach back."""
         self.log_start = max(before, self._oldest())
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that age, size or `delete_before` let go; how many."""
+    def apply_retention(self, now_ms: int) -> None:
+        """Have the segments go that age, size or `delete_before` let go: soon, and one step after the other."""
+        start = self.retained_from(now_ms)
+        if self._segments and start > self._segments[0].base:
+            self._store.upkeep.deletion.begin(self, start, now_ms)
+
+    def retained_from(self, now_ms: int) -> int:
+        """The first offset of the first segment that stays; one is begun where none does, to keep the next offset.
+
+        KafkaError where the disk doesn't give back what it takes to know: nothing goes then, until the next look.
+        """
         if self.offline is not None or not self._segments:
             return 0
-        with self._guard():
-            return retention.apply(self, now_ms)
+        count = self._searched(lambda: retention.look(self, now_ms))
+        with self._guard(changing=True):
+            if count == len(self._segments):
+                self.roll(now_ms)
+            return self._segments[count].base
+
+    def delete_segments(self, start: int) -> None:
+        """Those that end at `start` or before go; a start after a crash doesn't need them any more (deletion.py)."""
+        with self._guard(changing=True):
+            if start > self.log_start:
+                self.log_start = start
+                self.epochs.truncate_from_start(start)
+            self.forget_segments([segment for segment, behind in pairwise(self._segments) if behind.base <= start])
+            self._store.starts.moved(self)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; nothing where none were loaded."""
@@ -415,17 +536,18 @@ class Log(ReadableLog):
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything at `offset` and above; whether that was anything."""
-        with self._guard():
+        with self._guard(changing=True):
             return truncation.truncate_to(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the next record gets `offset`."""
-        with self._guard():
+        with self._guard(changing=True):
             truncation.start_at(self, offset, now_ms)
 
     def forget_segments(self, going: list[Segment]) -> None:
         """These segments, at either end of the log, are no longer part of it; their files go after a while."""
         bases = {segment.base for segment in going}
+        _logger.debug("%s: %d segments go", self.place, len(bases))
         self._segments = [segment for segment in self._segments if segment.base not in bases]
         self._sealed_unsynced = [segment for segment in self._sealed_unsynced if segment.base not in bases]
         self._sealed_unsaved = [pair for pair in self._sealed_unsaved if pair[0].base not in bases]
@@ -435,7 +557,9 @@ class Log(ReadableLog):
         for segment in going:
             self._store.files.forget(segment)
             self._store.remove_segment(segment, self.config.file_delete_delay_ms)
+        needed = self.restart_snapshot()
         going_too = [known for known in self._snapshots[:-1] if known in bases or known < self._oldest()]
+        going_too = [known for known in going_too if known != needed]
         self._snapshots = [known for known in self._snapshots if known not in going_too]
         for offset in going_too:
             self._store.remove_soon(self.snapshot_path(offset))
@@ -447,9 +571,15 @@ class Log(ReadableLog):
         for segment in going:
             self._store.files.forget(segment)
         bases = {segment.base for segment in going[1:]}
-        stale = [known for known in self._snapshots[:-1] if known in bases]
+        needed = self.restart_snapshot()
+        stale = [known for known in self._snapshots[:-1] if known in bases and known != needed]
         self._snapshots = [known for known in self._snapshots if known not in stale]
         return [self.snapshot_path(offset) for offset in stale]
+
+    def restart_snapshot(self) -> int:
+        """The offset of the producer snapshot that a start after a crash would begin with; -1: there is none."""
+        point = self._store.saved_recovery_point(self)
+        return max((known for known in self._snapshots if known <= point), default=-1)
 
     def _oldest(self) -> int:
         return self._segments[0].base if self._segments else 0

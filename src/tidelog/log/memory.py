@@ -1,15 +1,19 @@
 """A log that is kept in memory (`tidelog.storage=memory`): same API, nothing on disk, bounded by `retention.bytes`.
 
-It is empty after a restart and goes on at the next offset: an upper bound of its end is reserved on disk ahead of
-time, in steps of millions, so that hardly any append waits for the disk.
+It is empty after a restart and goes on at the next offset: an upper bound of its end is reserved on disk, off the loop
+and ahead of time, in steps of millions, so that hardly anybody waits for the disk. Whoever does, as the first one who
+writes to a log does after a start, waits as for a sync: until the offsets are reserved the records are not durable,
+nobody is shown them, and no producer is told where they are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log import retention
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.log import Log
+from tidelog.log.names import LOG
 from tidelog.log.segment import NEVER, OFFSET_SPAN_MAX, Segment
 from tidelog.log.validate import too_large_for_segment
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -17,20 +21,25 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.env.network import Buffer, Socket
+    from tidelog.env.promise import Promise
     from tidelog.log.store import Store
 
 CHUNK_BYTES_MIN = 64 * 1024
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 RESERVED_OFFSETS = 4_000_000
+RESERVED_AHEAD = RESERVED_OFFSETS // 2
+"""The next ones are reserved when no more than so many are left."""
+AGAIN_S = 1.0
 
 
 class MemoryFile:
     """A segment in memory: a buffer of fixed size, filled from the front. What was written is never changed."""
 
-    __slots__ = ("_buffer", "_used", "path")
+    __slots__ = ("_buffer", "_used", "path", "suspect")
 
     def __init__(self, path: str, capacity: int) -> None:
         self.path = path
+        self.suspect = False
         self._buffer = memoryview(bytearray(capacity))
         self._used = 0
 
@@ -70,22 +79,35 @@ class MemoryFile:
 
 
 class MemoryLog(Log):
-    """A partition in memory. `reserved` is the offset up to which the restart mark on disk reaches."""
+    """A partition in memory. `reserved` is the offset up to which the restart mark on disk reaches.
 
-    __slots__ = ("_bytes", "reserved")
+    `created_ms` of its segments is when they were last known to be written to: there are no files to tell.
+    """
+
+    __slots__ = ("_bytes", "_looked_end", "_reserving", "reserved")
 
     def __init__(
         self, store: Store, root: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig, end: int
     ) -> None:
         self._bytes = 0
+        self._looked_end = end
+        self._reserving = False
         self.reserved = end
         super().__init__(store, root, topic, partition, topic_id, config)
         self.log_start = self.log_end = self.durable_end = self.recovery_point = end
+        self._requested = True  # for good: the group commit has nothing to do with it
 
     def configure(self, config: TopicConfig) -> None:
+        durable_end = self.durable_end
         super().configure(config)
-        self._follows, self._counts = True, False
-        self.durable_end = self.log_end
+        self._counts = False
+        self._follow(durable_end)
+
+    def _follow(self, durable_end: int) -> None:
+        """What is written is durable where its offsets are reserved; else the log is as durable as it was."""
+        self.unreserved = self.log_end > self.reserved
+        self._follows = not self.unreserved
+        self.durable_end = durable_end if self.unreserved else self.log_end
 
     @property
     def unsynced(self) -> bool:
@@ -98,29 +120,56 @@ class MemoryLog(Log):
             self._epochs = LeaderEpochs()
         return super().epochs
 
+    def begin(self) -> None:
+        """It has no files."""
+
     def _make_room(self, size: int, last: int, max_timestamp: int, now_ms: int) -> Segment:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         if size > self.config.segment_size:
             raise too_large_for_segment(self.place, size, self.config)
-        if last >= self.reserved:
-            self._reserve(last + RESERVED_OFFSETS)
         segment = self._active
         if segment is None or segment.size + size > _capacity(segment) or last > segment.base + OFFSET_SPAN_MAX:
             segment = self._begin_chunk(size, now_ms)
-        segment.offset_limit = min(segment.base + OFFSET_SPAN_MAX, self.reserved - 1)
+        segment.offset_limit = min(segment.base + OFFSET_SPAN_MAX, self._reserve(last))
         segment.roll_after = NEVER
         self._size_limit = _capacity(segment)
         return segment
 
-    def _reserve(self, offset: int) -> None:
-        try:
-            self._store.reserve(self, offset)
-        except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.place}: no offsets can be reserved: {error}"
-            ) from error
-        self.reserved = offset
+    # -- the offsets that a restart passes over
+
+    def _reserve(self, last: int) -> int:
+        """Have offsets reserved for a batch that ends at `last`; up to which one this needn't be called again."""
+        if not self._reserving and last >= self.reserved - RESERVED_AHEAD:
+            self._reserving = True
+            end = last + RESERVED_OFFSETS
+            self._store.reserve(self, end).on_done(lambda done: self._reservation_ended(end, done))
+        if last >= self.reserved:
+            self.unreserved, self._follows = True, False
+            return NEVER
+        return self.reserved - (1 if self._reserving else RESERVED_AHEAD + 1)
+
+    def _reservation_ended(self, end: int, done: Promise[None]) -> None:
+        self._reserving = False
+        if self.deleted or self.offline is not None:
+            return
+        if done.error is not None:  # the store said so; what was written waits
+            self._store.env.loop.call_later(AGAIN_S, self._reserve_again)
+            return
+        self.reserved = end
+        self._size_limit = -1
+        durable_end = self.durable_end
+        self._follow(durable_end)
+        if self.unreserved:
+            self._reserve(self.log_end)
+        elif self.durable_end > durable_end and self.listener is not None:
+            self.listener.durable_advanced(self)
+
+    def _reserve_again(self) -> None:
+        if not self.deleted and self.offline is None:
+            self._reserve(self.log_end)
+
+    # -- chunks
 
     def _begin_chunk(self, size: int, now_ms: int) -> Segment:
         """A new chunk, twice as large as the last one while the log grows; the oldest go when all are too many."""
@@ -128,15 +177,15 @@ class MemoryLog(Log):
         largest = max(CHUNK_BYTES_MIN, min(CHUNK_BYTES_MAX, limit // 8))
         grown = CHUNK_BYTES_MIN if self._active is None else min(largest, _capacity(self._active) * 2)
         capacity = max(size, grown)
-        gone = 0
-        while gone < len(self._segments) and self._bytes + capacity > limit:
-            self._bytes -= _capacity(self._segments[gone])
-            gone += 1
+        gone = self._going(limit - capacity)
         if gone:
             self.forget_segments(self._segments[:gone])
+        if self._active is not None:
+            self._active.created_ms = now_ms  # it is full: nothing is written to it from now on
         segment = Segment(self.place, self.log_end, now_ms)
-        segment.begin(self.config.index_interval_bytes, 0)
-        segment.file = MemoryFile(segment.stem, capacity)
+        segment.begin(self.config.index_interval_bytes)
+        segment.stay_in_memory()
+        segment.file = MemoryFile(segment.stem + LOG, capacity)
         self._bytes += capacity
         self._segments.append(segment)
         self._active = segment
@@ -144,6 +193,20 @@ class MemoryLog(Log):
         if gone:
             self._start_from(self._segments[0].base)
         return segment
+
+    def _going(self, most_bytes: int) -> int:
+        """How many chunks, from the first, go so that the others have no more bytes than that."""
+        gone, kept = 0, self._bytes
+        while gone < len(self._segments) and kept > most_bytes:
+            behind = self._segments[gone + 1].base if gone + 1 < len(self._segments) else self.log_end
+            if behind > self.durable_end:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{self.place} is full of records whose offsets are not reserved on disk yet",
+                )
+            kept -= _capacity(self._segments[gone])
+            gone += 1
+        return gone
 
     def _start_from(self, offset: int) -> None:
         if offset > self.log_start:
@@ -160,6 +223,20 @@ class MemoryLog(Log):
     def roll(self, now_ms: int) -> None:
         if self._active is not None and self._active.size:
             self._begin_chunk(0, now_ms)
+
+    def written_ms(self, segment: Segment) -> int:
+        return segment.created_ms
+
+    def apply_retention(self, now_ms: int) -> None:
+        """At once: nothing of it is on disk, so nothing has to be durable before it goes."""
+        if self.offline is None and self._segments:
+            if self._active is not None and self.log_end != self._looked_end:
+                self._active.created_ms = now_ms  # written to since the last look: records without times are that old
+                self._looked_end = self.log_end
+            count = retention.look(self, now_ms)
+            start = self._segments[count].base if count < len(self._segments) else self.log_end
+            self.forget_segments(self._segments[:count])
+            self._start_from(start)
 
     def truncate_to(self, offset: int) -> bool:
         if offset >= self.log_end or not self._segments:
@@ -179,6 +256,7 @@ class MemoryLog(Log):
         segment.file.truncate(segment.size)
         segment.offsets.truncate(offset)
         segment.times.truncate(offset)
+        segment.aborted(self._store.disk).truncate_to(offset)
         segment.max_timestamp, segment.max_timestamp_offset = segment.times.last
         self._active = segment
         self._fall_to(offset)
@@ -193,7 +271,8 @@ class MemoryLog(Log):
         self.log_start = offset
 
     def _fall_to(self, offset: int) -> None:
-        self.log_end = self.durable_end = offset
+        self.log_end = offset
+        self._follow(min(self.durable_end, offset))
         self._producers = None
         self._marks = None
         self._epoch = -1

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from tidelog.config.setting import LONG_MAX
 from tidelog.env.promise import Promise, gather
 from tidelog.log import checkpoints
-from tidelog.log.checkpoints import CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
+from tidelog.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = "tuple[str, int]"
 
+UNKNOWN = -1
+"""The recovery point of a log that was found when the file with the recovery points was lost."""
 MEMORY_END = "tidelog-memory-end-checkpoint"
 """Where logs that are kept in memory go on after a restart."""
 FALLEN = "tidelog-fallen-checkpoint"
 """Offsets above which recovery points and log starts of the other files don't count. Gone when those were written."""
+
+BEGUN = LONG_MAX
+"""In that file: nothing fell, but the log was begun here, and no recovery point of it may be saved yet."""
 
 
 class OffsetsFile:
@@ -42,10 +48,11 @@ class OffsetsFile:
         self.offsets: dict[Key, int] = {}
         self.durable: Mapping[Key, int] = {}
         """What stands in the file for sure."""
-        self.broken = False
+        self.missing = self.broken = False
 
     def load(self) -> None:
         """`broken` where it can't be read: then nothing is trusted."""
+        self.missing = not self._env.disk.exists(self._path)
         try:
             self.offsets = checkpoints.read_offsets(self._env.disk, self._path)
             self.durable = dict(self.offsets)
@@ -62,6 +69,10 @@ class OffsetsFile:
         if self.offsets.pop(key, None) is not None:
             self._changed = True
 
+    def clear(self) -> None:
+        for key in list(self.offsets):
+            self.drop(key)
+
     def save(self) -> Promise[None]:
         """Write it down off the loop; resolved when what it holds now is durable."""
         promise: Promise[None] = Promise()
@@ -76,8 +87,8 @@ class OffsetsFile:
     def save_now(self) -> None:
         """Write it down at once; no other write of it may be under way."""
         assert not self._writing, f"{self._path} is being written"
-        self._changed = False
         checkpoints.write_offsets(self._env.disk, self._path, self.offsets)
+        self._changed = False
         self.durable, self._doubtful = dict(self.offsets), {}
 
     @property
@@ -118,6 +129,7 @@ class Points:
 
     def __init__(self, env: Environment, root: str, report: Callable[[str], None]) -> None:
         self.root = root
+        self._report = report
         self.recovery = OffsetsFile(env, f"{root}/{RECOVERY_POINT}", report)
         self.starts = OffsetsFile(env, f"{root}/{LOG_START}", report)
         self.replication = OffsetsFile(env, f"{root}/{REPLICATION}", report)
@@ -139,14 +151,61 @@ class Points:
     def load(self) -> None:
         for file in (*self.files, self._fallen):
             file.load()
+        if self._fallen.broken:  # offsets may count that are a deleted topic's: a start among them would hide records
+            self.starts.clear()
+            self.cleaner.clear()
         for key, fallen in self._fallen.offsets.items():
             for file in self._falling:
                 if file.offsets.get(key, 0) > fallen:
                     file.put(key, fallen)
-        if self._fallen.offsets:
-            for file in self._falling:
-                file.save_now()
-            self.settled()
+            if key not in self.recovery.offsets:
+                self.recovery.put(key, 0)  # the log is one that was begun here (`know`, `claim`)
+
+    def clean_epoch(self) -> int | None:
+        """The broker epoch in the mark of a clean stop; None where the last one wasn't."""
+        try:
+            return checkpoints.read_clean_shutdown(self._disk, f"{self.root}/{CLEAN_SHUTDOWN}")
+        except CheckpointError as error:
+            self._report(f"{error}; reading the logs as after a crash")
+            return None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the recovery points can't be trusted, or aren't there: a folder in which there are logs has some."""
+        return self.recovery.missing or self.recovery.broken or self._fallen.broken
+
+    def recovery_point(self, key: Key) -> int:
+        """Of a log that was found. Where nothing is known of it, that is lost too: the folder of the log came from
+        elsewhere, and `know` sees to it that this is known of those that were begun here."""
+        return self.recovery.offsets.get(key, UNKNOWN)
+
+    def was_flushed(self, key: Key) -> bool:
+        """Whether something in the folder of a log that was found may have been made durable once."""
+        return self.lost or self.recovery.durable.get(key, 0) != 0
+
+    def begin(self, found: list[Key]) -> None:
+        """These logs are in the folder. Recovery points that were lost stay so until each log has a new one.
+
+        Before the first log the file is made: one that isn't there is lost from then on.
+        """
+        if self.lost and found:
+            self._report(f"the recovery points in {self.root} are lost: all logs in it are read")
+            for key in found:
+                self.recovery.put(key, UNKNOWN)
+        try:
+            if self._fallen.broken:
+                for file in self._falling:
+                    file.save_now()
+                self._disk.remove(f"{self.root}/{FALLEN}")
+                self._disk.sync_folder(self.root)
+            elif self._fallen.offsets:
+                for file in self._falling:
+                    file.save_now()
+                self.settled()
+            elif self.recovery.missing and not found:
+                self.recovery.save_now()
+        except OSError as error:  # after a crash all is read then; what fell counts again
+            self._report(f"{self.root}: writing a checkpoint failed: {error}")
 
     def fall(self, key: Key, offset: int) -> None:
         """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
@@ -158,9 +217,38 @@ class Points:
                 file.put(key, offset)
         self.settle()
 
+    def begun(self, key: Key) -> None:
+        """A new log was begun: its recovery point is 0, and comes into the file with those of others."""
+        if self.recovery.offsets.get(key, UNKNOWN) == UNKNOWN:
+            self.recovery.put(key, 0)
+
+    def know(self, key: Key) -> None:
+        """A log is about to get a further segment, or a start: say, durably and at once, that it was begun here.
+
+        A power loss may then tear any of its segments, and the log is cut. In one that came from elsewhere, with
+        nothing in the file, that is damage.
+        """
+        if self.recovery.offsets.get(key) != 0 or key in self.recovery.durable or key in self._fallen.offsets:
+            return
+        self._fallen.put(key, BEGUN)
+        self._falls[key] = object()
+        try:
+            self._fallen.save_now()
+        except OSError as error:  # after a power loss the log may be offline instead of cut
+            self._fallen.drop(key)
+            self._report(f"{self.root}: writing a checkpoint failed: {error}")
+        else:
+            self.settle()
+
+    def saved_recovery(self, key: Key) -> int:
+        """The recovery point that a start after a crash would find."""
+        saved = self.recovery.durable.get(key, 0)
+        return min(saved, self._fallen.offsets.get(key, saved))
+
     def save_starts(self, key: Key) -> Promise[None]:
         """Resolved when the start of this log, as it is now, survives a crash: no older fall of it may count then."""
-        return self.settle() if key in self._fallen.offsets else self.starts.save()
+        self.know(key)  # a start above the end is no damage where the page cache counts as durable
+        return self.starts.save() if self._fallen.offsets.get(key, BEGUN) == BEGUN else self.settle()
 
     def settle(self) -> Promise[None]:
         """Have the other files hold what fell, then forget it; failed where one of them couldn't be written."""
@@ -185,6 +273,13 @@ class Points:
         """All files were just written."""
         self._forget(self._falls)
 
+    def finish(self) -> None:
+        """At a clean stop: write all files down."""
+        for file in self.files:
+            if file.offsets or file.durable or file not in (self.memory, self.cleaner):
+                file.save_now()
+        self.settled()
+
     def _forget(self, falls: dict[Key, object]) -> None:
         """The other files hold these. Durably: or else they would count again after what comes next."""
         fallen = self._fallen.offsets
@@ -204,15 +299,43 @@ class Points:
         for key in kept:
             self._falls.pop(key, None)
 
+    def hold(self, key: Key) -> bool:
+        """Whether something may stand in a file that must not count for a new log of this name."""
+        return any(file.may_hold(key) for file in self._falling)
+
     def claim(self, key: Key) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""
-        if any(file.may_hold(key) for file in self._falling):
+        if self.hold(key):
             self.fall(key, 0)
+
+    def claim_soon(self, key: Key) -> Promise[None]:
+        """The same, off the loop; settled when the name is free, failed where a file can't be written."""
+        settled: Promise[None] = Promise()
+        for file in self._falling:
+            file.drop(key)
+        saved = [file.save() for file in self._falling]
+
+        def done(_: object) -> None:
+            error = next((promise.error for promise in saved if promise.error is not None), None)
+            if error is not None:
+                settled.fail(error)
+            else:
+                settled.resolve(None)
+
+        gather(saved).on_done(done)
+        return settled
 
     def lower_clean_end(self, key: Key, log_end: int) -> None:
         """The log ends here: what was compacted beyond it is no more, and what comes in its place isn't compacted."""
         if self.cleaner.offsets.get(key, 0) > log_end:
             self.fall(key, log_end)
+
+    def lower_clean_end_soon(self, key: Key, log_end: int) -> Promise[None]:
+        """The same, off the loop; resolved when it is durable."""
+        if self.cleaner.offsets.get(key, 0) <= log_end:
+            return Promise[None].resolved(None)
+        self.cleaner.put(key, log_end)
+        return self.cleaner.save()
 
     def drop(self, key: Key) -> None:
         for file in self.files:

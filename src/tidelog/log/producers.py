@@ -6,7 +6,7 @@ judge. A batch without producer id (-1) never comes here.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -19,8 +19,6 @@ WINDOW = 5
 """Batches remembered of each producer: as many as it may have in flight."""
 PRODUCERS_MAX = 100_000
 """Producers remembered in one partition; beyond it the longest idle ones are forgotten, a tenth at a time."""
-TRIED_MAX = 10_000
-"""Producers of one partition whose transaction hasn't begun yet; beyond it, what they tried is forgotten."""
 NO_EPOCH = -1
 EPOCH_MAX = 32_767
 RAISES_EPOCH = 2
@@ -76,14 +74,31 @@ def _stale_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:
     )
 
 
+class NotRemembered(KafkaError):
+    """A batch was sent again that is in the log, but its offset is not in memory. Clients take it for acknowledged."""
+
+    def __init__(self, producer_id: int, sequence: int) -> None:
+        super().__init__(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"producer {producer_id} sent sequence {sequence} again; it is in the log, "
+            "but its offset is no longer remembered",
+        )
+
+
+def _is_short(producer: Producer) -> bool:
+    """Whether the producer may have had more batches before its window's first."""
+    return producer.restored and 0 < len(producer.window) < WINDOW
+
+
 class Producers:
     """All producers of one partition.
 
     `first_unstable` is the first offset of the oldest transaction that is open, or ended above the high watermark
-    (-1: none); read-committed fetches stop there. `end` is the offset up to which batches were seen.
+    (-1: none); read-committed fetches stop there. `end` is the offset up to which batches were seen. `unread`: windows
+    came from a snapshot at this offset, and what the log has of them before it wasn't read yet (-1: it was).
     """
 
-    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "_tried", "end", "first_unstable")
+    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "end", "first_unstable", "unread")
 
     def __init__(self, expiration_ms: int = 86_400_000) -> None:
         self._producers: dict[int, Producer] = {}
@@ -92,9 +107,9 @@ class Producers:
             tuple[int, int]
         ] = []  # (first offset, marker's offset) of those not yet below the high watermark
         self._expiration_ms = expiration_ms
-        self._tried: dict[int, tuple[int, int]] = {}  # epoch and least sequence of those who would begin a transaction
         self.first_unstable = -1
         self.end = 0
+        self.unread = -1
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -144,33 +159,14 @@ class Producers:
         for appended in producer.window:
             if appended.first_sequence == base_sequence and appended.last_sequence == last_sequence:
                 return appended
-        if producer.restored and len(producer.window) < WINDOW and producer.window:
+        if _is_short(producer):
             behind = (producer.window[0].first_sequence - last_sequence) & SEQUENCE_MAX
             if 0 < behind < SEQUENCE_MAX // 2:
-                raise KafkaError(
-                    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                    f"producer {producer_id} sent sequence {base_sequence} again; it is in the log, "
-                    "but its offset is no longer remembered",
-                )
+                raise NotRemembered(producer_id, base_sequence)
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {producer_id} sent sequence {base_sequence} where {expected} comes next",
         )
-
-    def least_tried(self, producer_id: int, epoch: int, sequence: int) -> int:
-        """A producer would begin its transaction here with `sequence`: the least one that it tried since its last.
-
-        Whether it may is asked of its coordinator, and batches that are under way together may be answered
-        differently: a later one must not come before an earlier one that was refused.
-        """
-        tried_epoch, least = self._tried.get(producer_id, (epoch, sequence))
-        if epoch < tried_epoch:  # of one that was fenced: it is refused anyway
-            return sequence
-        least = min(least, sequence) if tried_epoch == epoch else sequence
-        if len(self._tried) >= TRIED_MAX:
-            self._tried.clear()
-        self._tried[producer_id] = epoch, least
-        return least
 
     def record(
         self,
@@ -199,7 +195,6 @@ class Producers:
         self.end = last_offset + 1
         if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
-            self._tried.pop(producer_id, None)
             insort(self._open, (base_offset, producer_id))
             self._find_first_unstable()
 
@@ -233,7 +228,6 @@ class Producers:
 
         The transaction stays unstable until `advance_high_watermark` passes the marker.
         """
-        self._tried.pop(producer_id, None)
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._add(producer_id, Producer(epoch))
@@ -314,41 +308,36 @@ class Producers:
             if producer.txn_first_offset >= 0:
                 insort(self._open, (producer.txn_first_offset, producer_id))
         self._find_first_unstable()
+        self.unread = end if self._producers else -1
 
-    def refill_windows(self, headers: Iterable[BatchHeader]) -> None:
-        """Give restored producers the older batches of their window back.
+    def is_unread(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether a batch may be one of its producer's last five that the log has and memory doesn't yet."""
+        producer = self._producers.get(producer_id)
+        if self.unread < 0 or producer is None or epoch != producer.epoch or not _is_short(producer):
+            return False
+        return 0 < (producer.window[0].first_sequence - sequence) & SEQUENCE_MAX < SEQUENCE_MAX // 2
 
-        `headers` are those of the log's tail up to the snapshot, in order; how far back is the caller's choice. A
-        window has no gaps: what is before one is known to be an older batch, no more.
+    def short_windows(self) -> dict[int, tuple[int, int]]:
+        """Of those whose windows came from a snapshot and may have had more: epoch, and the first offset known."""
+        return {
+            producer_id: (producer.epoch, producer.window[0].first_offset)
+            for producer_id, producer in self._producers.items()
+            if _is_short(producer)
+        }
+
+    def refill(self, older: Mapping[int, list[Appended]]) -> None:
+        """Give restored producers the older batches of their windows back, as far as the log had them.
+
+        A window has no gaps: what is before one is known to be an older batch, no more.
         """
-        older: dict[int, list[Appended]] = {}
-        for header in headers:
-            producer = self._producers.get(header.producer_id)
-            if producer is None or not producer.restored or header.attributes & CONTROL_FLAG:
-                continue
-            if header.producer_epoch != producer.epoch or not producer.window:
-                continue
-            if header.last_offset >= producer.window[0].first_offset:
-                continue
-            batches = older.setdefault(header.producer_id, [])
-            if batches and header.base_sequence != (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
-                batches.clear()  # compaction took what was between
-            if len(batches) == WINDOW - 1:
-                del batches[0]
-            batches.append(
-                Appended(
-                    header.base_sequence,
-                    header.last_sequence,
-                    header.base_offset,
-                    header.last_offset,
-                    header.max_timestamp,
-                )
-            )
+        self.unread = -1
         for producer_id, batches in older.items():
-            window = self._producers[producer_id].window
-            if window[0].first_sequence != (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+            producer = self._producers.get(producer_id)
+            if producer is None or not _is_short(producer) or not batches:
                 continue
-            window[:0] = batches[max(0, len(batches) + len(window) - WINDOW) :]
+            window = producer.window
+            if window[0].first_sequence == (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+                window[:0] = batches[max(0, len(batches) + len(window) - WINDOW) :]
 
     def clear(self, end: int = 0) -> None:
         """Forget everything: the log was truncated fully, or is about to be replayed from a snapshot."""
@@ -357,6 +346,7 @@ class Producers:
         self._ended.clear()
         self.first_unstable = -1
         self.end = end
+        self.unread = -1
 
     def expire(self, now_ms: int) -> int:
         """Forget producers idle for longer than producer.id.expiration.ms, but for those with an open transaction."""

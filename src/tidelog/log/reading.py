@@ -5,33 +5,33 @@ Writing comes on top of it, in log.py.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import TYPE_CHECKING, Protocol, cast
+import logging
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from tidelog.config.setting import LONG_MAX
-from tidelog.log import recovery, search
+from tidelog.log import indexing, search
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.commit import TOO_MANY_FILES
-from tidelog.log.names import SNAPSHOT, partition_folder, segment_stem
-from tidelog.log.scan import BadBatch, locate
-from tidelog.log.segment import NEVER, Segment
+from tidelog.log.names import OFFSET_INDEX, TIME_INDEX
+from tidelog.log.scan import BadBatch
+from tidelog.log.segment import Segment
 from tidelog.log.slice import SENDFILE_BYTES_MIN, Slice
+from tidelog.log.stored import StoredLog, counts_messages, page_cache_counts
+from tidelog.log.unreadable import SEARCHED, UNREADABLE, Unreadable, read_whole, readable
 from tidelog.log.validate import plain_attributes
 from tidelog.wire.batch import LOG_OVERHEAD
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from tidelog.config.topic import TopicConfig
-    from tidelog.env.disk import File
+    from tidelog.env.disk import ReadableFile
     from tidelog.log.aborted import Aborted
-    from tidelog.log.epochs import LeaderEpochs
-    from tidelog.log.index import OffsetIndex, SealedIndexes
     from tidelog.log.log import Log
-    from tidelog.log.producers import Producers
     from tidelog.log.search import Found, Unwalked, Walked
     from tidelog.log.store import Store
+
+T = TypeVar("T")
 
 MARKS_MAX = 16
 """Ends of earlier reads whose positions are remembered, for the consumers that go on there."""
@@ -45,108 +45,73 @@ class LogListener(Protocol):
     def went_offline(self, log: Log) -> None: ...
 
 
-class ReadableLog:
+class ReadableLog(StoredLog):
     """One partition, as its readers see it.
 
     Plain attributes are cheap to read; what begins with an underscore is for this package only.
 
-    `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts). `batches`
-    counts those since the last flush, which a start after a crash would have to read again.
+    `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts).
+    `unreserved`: after a crash the offsets of the last records might be given again (memory.py), so that nobody may be
+    told them before they are durable.
     """
 
     __slots__ = (
-        "_active",
         "_after_ms",
         "_counts",
-        "_dirty",
         "_epoch",
-        "_epochs",
-        "_flush_from",
         "_flushing",
         "_follows",
-        "_generation",
+        "_full",
         "_interval",
         "_led",
-        "_marks",
         "_max_bytes",
-        "_new_folder",
-        "_new_names",
         "_plain",
-        "_producers",
         "_requested",
-        "_sealed_unsaved",
-        "_sealed_unsynced",
-        "_segments",
-        "_size_limit",
-        "_snapshots",
         "_store",
-        "_synced_end",
-        "batches",
-        "config",
+        "_unreadable",
         "deleted",
-        "durable_end",
         "flushed_ms",
-        "has_aborted",
         "high_watermark",
         "listener",
-        "log_end",
-        "log_start",
         "offline",
-        "partition",
-        "recovery_point",
-        "root",
-        "topic",
-        "topic_id",
+        "unreserved",
     )
 
     def __init__(
         self, store: Store, root: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig
     ) -> None:
+        super().__init__(store, root, topic, partition, topic_id, config)
         self._store = store
-        self.root = root
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = 0
         self.high_watermark = -1
         self.offline: str | None = None
         self.deleted = False
         self.listener: LogListener | None = None
         self.flushed_ms = 0
-        self.has_aborted = False  # some transaction in here was aborted, so readers may have to be told
-        self.batches: int = 0
-        self._segments: list[Segment] = []
-        self._active: Segment | None = None
-        self._size_limit = -1
-        self._flush_from = 0
-        self._dirty = False  # something was written since the last flush
+        self.unreserved = False
         self._flushing = False  # its recovery point is being moved
+        self._full = False  # there was no room for the last write
         self._requested = False  # the group commit knows of it
-        self._synced_end = 0
-        self._sealed_unsynced: Sequence[Segment] = ()
-        self._sealed_unsaved: Sequence[tuple[Segment, bytes]] = ()  # with the snapshot at the next segment's base
-        self._snapshots: Sequence[int] = ()
-        self._new_names = False
-        self._new_folder = False
-        self._generation = 0  # counts truncations: what was begun before one must not count afterwards
-        self._marks: dict[int, int] | None = None
-        self._producers: Producers | None = None
-        self._epochs: LeaderEpochs | None = None
         self._led: tuple[int, int] | None = None
         self._epoch = -1
+        self._unreadable: Unreadable | None = None
         self.configure(config)
+
+    def take_over(self, found: StoredLog) -> None:
+        """Go on with what its files have, as recovery found it. Nothing was done with the log yet."""
+        self.log_start, self.log_end, self.durable_end = found.log_start, found.log_end, found.durable_end
+        self.recovery_point, self._synced_end = found.recovery_point, found._synced_end
+        self.has_aborted = found.has_aborted
+        self.batches = found.batches
+        self._segments, self._active, self._flush_from = found._segments, found._active, found._flush_from
+        self._sealed_unsynced, self._sealed_unsaved = found._sealed_unsynced, found._sealed_unsaved
+        self._snapshots = found._snapshots
+        self._new_names, self._new_folder, self._dirty = found._new_names, found._new_folder, found._dirty
+        self._producers, self._epochs = found._producers, found._epochs
+        if self._active is not None:
+            self._become_last(self._active)
 
     def __repr__(self) -> str:
         return f"<Log {self.place} [{self.log_start}, {self.log_end}) durable to {self.durable_end}>"
-
-    @property
-    def place(self) -> str:
-        """Its name in messages, and of its folder."""
-        return partition_folder(self.topic, self.partition)
-
-    @property
-    def folder(self) -> str:
-        return f"{self.root}/{partition_folder(self.topic, self.partition)}"
 
     @property
     def unsynced(self) -> bool:
@@ -160,9 +125,8 @@ class ReadableLog:
         self._max_bytes = min(config.max_message_bytes, config.segment_size)
         self._after_ms = config.message_timestamp_after_max_ms
         self._interval = config.index_interval_bytes
-        by_os = config.tidelog_durability == "os"
-        self._counts = by_os and config.flush_messages < LONG_MAX
-        self._follows = by_os and not self._counts
+        self._counts = counts_messages(config)
+        self._follows = page_cache_counts(config) and not self._counts
         self._size_limit = -1
         if self._active is not None:
             self._active.roll_after = -2
@@ -175,7 +139,7 @@ class ReadableLog:
             return
         self.offline = reason
         self._size_limit = -1
-        self._store.report(f"{self.place} went offline: {reason}")
+        self._store.went_offline(self, reason)
         if self.listener is not None:
             self.listener.went_offline(cast("Log", self))
 
@@ -197,19 +161,71 @@ class ReadableLog:
         if offset >= end or offset == self.log_end:
             return None
         active = self._active
+        piece = None
         if active is not None and offset >= active.base and end >= self.log_end:
             piece = self._read_indexed(active, offset, max_bytes)
-            if piece is not None:
-                return piece
         try:
-            return self._read(offset, max_bytes, end, at_least_one)
+            if piece is None:
+                piece = self._read_found(offset, max_bytes, end, at_least_one)
+            if piece is not None and (self._unreadable is not None or piece.file.suspect):
+                self._look_at(piece)
         except (OSError, BadBatch) as error:
-            raise self.read_failed(error) from error
+            raise self.read_failed(error, offset) from error
+        return piece
+
+    def _forget_index(self, error: OSError) -> bool:
+        """Whether it is an index that can't be read: it is built again by whoever looks next."""
+        for segment in self._segments:
+            if segment.sealed is not None and error.filename in (
+                segment.stem + OFFSET_INDEX,
+                segment.stem + TIME_INDEX,
+            ):
+                segment.sealed = None
+                return True
+        return False
+
+    def read_bytes(self, offset: int, max_bytes: int, end: int) -> bytes | None:
+        """What `read` gives, read: for who looks into it here."""
+        piece = self.read(offset, max_bytes, end)
+        if piece is not None and not piece.file.suspect:
+            try:
+                return read_whole(piece.file, piece.pos, piece.count)
+            except (OSError, BadBatch):
+                piece.file.suspect = True
+                piece = self.read(offset, max_bytes, end)  # as much as can be had
+        if piece is None:
+            return None
+        try:
+            return read_whole(piece.file, piece.pos, piece.count)
+        except (OSError, BadBatch) as error:
+            raise self.read_failed(error, offset) from error
+
+    def _look_at(self, piece: Slice) -> None:
+        """Promise only what can be read of a file that had bad bytes."""
+        first = self._unreadable is None
+        unreadable = self._know_unreadable()
+        if piece.file.suspect or unreadable.concerns(piece.file.path):
+            piece.count = readable(unreadable.careful(piece.file), piece.pos, piece.count)
+        unreadable.forget_others()
+        if not unreadable:
+            self._unreadable = None
+            if not first:
+                piece.file.suspect = False
+
+    def _know_unreadable(self) -> Unreadable:
+        """From now on, until all of it could be read."""
+        if self._unreadable is None:
+            self._unreadable = Unreadable(self._store.clock)
+        return self._unreadable
+
+    def reader_of(self, segment: Segment) -> ReadableFile:
+        file = self._store.files.open(segment)
+        return file if self._unreadable is None else self._unreadable.careful(file)
 
     def read_mapped(self, offset: int, max_bytes: int, end: int) -> memoryview | None:
         """What `read` gives, mapped, in its most usual case: a small piece of the last segment, cut at `max_bytes`.
 
-        None where it is another case, and for `read` to tell which. May raise OSError and ValueError, as a view does.
+        None where it is another case, and for `read` to tell which. May raise OSError, as a view does.
         """
         segment = self._active
         if (
@@ -218,6 +234,7 @@ class ReadableLog:
             or not segment.base <= offset < self.log_end <= end
             or offset < self.log_start
             or self.offline is not None
+            or self._unreadable is not None
         ):
             return None
         index, file = segment.offsets, segment.file
@@ -251,9 +268,26 @@ class ReadableLog:
         segment.used = True
         return Slice(file, pos, count)
 
+    def _read_found(self, offset: int, max_bytes: int, end: int, at_least_one: bool) -> Slice | None:
+        return self._tried(lambda: self._read(offset, max_bytes, end, at_least_one))
+
+    def _tried(self, look: Callable[[], T]) -> T:
+        """What it gives. It looks again where an index is to be built first, and to learn which bytes are bad."""
+        for _ in range(2):
+            try:
+                return look()
+            except OSError as error:
+                if error.errno not in UNREADABLE:
+                    raise
+                if not self._forget_index(error):
+                    if self._unreadable is not None:
+                        raise
+                    self._know_unreadable()
+        return look()
+
     def _read(self, offset: int, max_bytes: int, end: int, at_least_one: bool) -> Slice | None:
         if self._active is None:
-            recovery.open_last(self)
+            indexing.open_last(self)
         number = self._segment_number(offset)
         while number < len(self._segments):
             segment = self._segments[number]
@@ -275,13 +309,6 @@ class ReadableLog:
             number += 1
         return None
 
-    def _segment_number(self, offset: int) -> int:
-        """The segment in whose range `offset` falls."""
-        segments = self._segments
-        if offset >= segments[-1].base:
-            return len(segments) - 1
-        return max(0, bisect_right(segments, offset, key=lambda segment: segment.base) - 1)
-
     def _limit(self, segment: Segment, number: int, end: int) -> int:
         """Up to which position of the segment a reader sees that may read below `end`."""
         segments = self._segments
@@ -293,22 +320,6 @@ class ReadableLog:
             return segment.size
         found = self._position(segment, end)
         return segment.size if found is None else found[0]
-
-    def _position(self, segment: Segment, offset: int) -> tuple[int, int] | None:
-        """(position, size or 0 if not looked at) of the batch with `offset`, or of the next one; None: not in here."""
-        if self._marks is not None and segment is self._active:
-            pos = self._marks.get(offset)
-            if pos is not None and pos < segment.size:
-                segment.used = True
-                return pos, 0
-        if segment.offsets is not None:
-            pos = segment.offsets.exact(offset)
-            if pos >= 0:
-                return pos, 0
-        return locate(self._store.files.open(segment), self.indexes(segment).lookup(offset), segment.size, offset)
-
-    def indexes(self, segment: Segment) -> OffsetIndex | SealedIndexes:
-        return segment.offsets if segment.offsets is not None else self.sealed(segment)
 
     def mark(self, offset: int, position: int) -> None:
         """Remember that the batch from `offset` on begins, or will begin, at `position` of the last segment."""
@@ -323,46 +334,36 @@ class ReadableLog:
         """The size of the batch at `pos`, or a bound on it that is within `max_bytes`: it needn't be looked at then."""
         if segment.offsets is not None and 0 < (bound := segment.offsets.after(pos) - pos) <= max_bytes:
             return bound
-        data = self._store.files.open(segment).read(pos + 8, 4)
+        data = self.reader_of(segment).read(pos + 8, 4)
         return int.from_bytes(data) + LOG_OVERHEAD
 
-    def sealed(self, segment: Segment) -> SealedIndexes:
-        """The indexes of a sealed segment; built again where they are missing or damaged."""
-        found = segment.sealed
-        if found is None:
-            number = self._segments.index(segment)
-            next_base = self._segments[number + 1].base if number + 1 < len(self._segments) else NEVER
-            disk = self._store.disk
-            found = segment.read_sealed(disk, next_base) or recovery.rebuild_sealed(self, segment, next_base)
-            segment.sealed = found
-            self._store.files.hold_indexes(segment)
-        return found
+    def _guard(self, *, changing: bool = False) -> _Guard:
+        return _Guard(self, changing)
 
-    def look(self, segment: Segment, number: int) -> int:
-        """Learn size and newest timestamp of a segment that was only found so far; its size."""
-        if segment.size < 0:
-            if number == len(self._segments) - 1:
-                recovery.open_last(self)
-            else:
-                segment.measure(self._store.disk)
-                segment.max_timestamp, segment.max_timestamp_offset = self.sealed(segment).last_time
-                recovery.tell_of_gap(self, segment, self._segments[number + 1].base)
-        return segment.size
-
-    def _guard(self) -> _Guard:
-        return _Guard(self)
-
-    def read_failed(self, error: OSError | BadBatch) -> KafkaError:
-        """Take the log offline for what the disk did to a reader; the error to tell."""
+    def read_failed(self, error: OSError | BadBatch, offset: int = SEARCHED) -> KafkaError:
+        """The error to tell for what the disk did to a reader, of `offset`; damage takes the log offline."""
         if isinstance(error, BadBatch):
             self.go_offline(f"{self.folder} is damaged: {error}")
         elif error.errno in TOO_MANY_FILES:
             self._store.files.shrink()
             self._store.report(f"{self.place}: {error}; it is read again when files may be opened")
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        elif error.errno in UNREADABLE and self.offline is None:
+            return self._is_unreadable(error, offset)
         else:
             self.go_offline(f"reading {self.folder} failed: {error}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    def _is_unreadable(self, error: OSError, offset: int) -> KafkaError:
+        """The disk doesn't give back what it has: told once, and remembered. What is elsewhere is served as before."""
+        what = f"offset {offset}" if offset != SEARCHED else "what is searched"
+        reason = f"{self.place}: {what} can't be read: {error}"
+        if self._know_unreadable().is_news(error):
+            self._store.report(
+                f"{reason}. Check the disk; consumers that seek behind the bad records go on there",
+                level=logging.ERROR,
+            )
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     # -- searching
 
@@ -371,35 +372,26 @@ class ReadableLog:
 
         With `walked`, a batch that would take long to walk is given back instead: ask again once it was walked.
         """
-        with self._guard():
-            return search.find_by_time(self, timestamp, end, walked)
+        return self._searched(lambda: search.find_by_time(self, timestamp, end, walked))
 
     def max_timestamp(self, walked: Walked | None = None) -> Found | Unwalked | None:
         """(timestamp, offset, leader epoch) of the newest record; None where the log has none. `walked`: the same."""
-        with self._guard():
-            return search.max_timestamp(self, walked)
+        return self._searched(lambda: search.max_timestamp(self, walked))
 
     def aborted(self, offset: int, found: Slice) -> list[Aborted]:
         """The aborted transactions that a reader of `found`, which began at `offset`, must skip."""
         if not self.has_aborted:
             return []
+        return self._searched(lambda: search.aborted(self, offset, found))
+
+    def _searched(self, look: Callable[[], T]) -> T:
         with self._guard():
-            return search.aborted(self, offset, found)
+            return self._tried(look)
 
     def size_bytes(self) -> int:
         """The size of all its segments."""
         with self._guard():
             return sum(segment.size_now(self._store.disk) for segment in self._segments)
-
-    @property
-    def segments(self) -> list[Segment]:
-        return self._segments
-
-    def snapshot_path(self, offset: int) -> str:
-        return f"{self.folder}/{segment_stem(offset)}{SNAPSHOT}"
-
-    def file_of(self, segment: Segment) -> File:
-        return self._store.files.open(segment)
 
     def check_invariants(self) -> None:
         assert self.recovery_point <= self.log_end, f"{self!r}: recovery point {self.recovery_point}"
@@ -411,17 +403,20 @@ class ReadableLog:
 
 
 class _Guard:
-    """Turns what the disk does to a reader into Kafka's error, and takes the log offline."""
+    """Turns what the disk does to a reader into Kafka's error. Where files are `changing` the log goes offline, too."""
 
-    __slots__ = ("_log",)
+    __slots__ = ("_changing", "_log")
 
-    def __init__(self, log: ReadableLog) -> None:
+    def __init__(self, log: ReadableLog, changing: bool) -> None:
         self._log = log
+        self._changing = changing
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._changing and isinstance(error, OSError) and error.errno in UNREADABLE:
+            self._log.go_offline(f"changing {self._log.folder} failed: {error}")
         if isinstance(error, OSError | BadBatch):
             raise self._log.read_failed(error) from error
         if isinstance(error, AbortedIndexError):

@@ -1,4 +1,7 @@
-"""Which segments go: those below the log's start, then the oldest while the log is too large, then those too old."""
+"""Which segments go: those below the log's start, then the oldest while the log is too large, then those too old.
+
+Only what goes is decided here; deletion.py takes it away.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ if TYPE_CHECKING:
     from tidelog.log.segment import Segment
 
 
-def apply(log: Log, now_ms: int) -> int:
-    """Delete what the topic's settings let go; how many segments. Nothing at or above the high watermark goes."""
-    config = log.config
-    gone = _delete(log, _below_start(log), now_ms)
+def look(log: Log, now_ms: int) -> int:
+    """How many segments, from the first, the topic's settings let go. Nothing at or above the high watermark goes."""
+    config, most = log.config, _committed(log)
+    count = _below_start(log, most)
     if "delete" in config.cleanup_policy:
-        gone += _delete(log, _too_large(log, config.retention_bytes), now_ms)
-        gone += _delete(log, _too_old(log, config.retention_ms, now_ms), now_ms)
-    return gone
+        count += _too_large(log, count, most, config.retention_bytes)
+        count += _too_old(log, count, most, config.retention_ms, now_ms)
+    if count == len(log.segments) and log.segments[-1].size == 0:
+        return count - 1  # an empty last segment has nothing to delete
+    return count
 
 
 def _committed(log: Log) -> int:
@@ -27,56 +32,45 @@ def _committed(log: Log) -> int:
     return sum(1 for end in ends if end <= limit)
 
 
-def _below_start(log: Log) -> int:
-    return min(_committed(log), sum(1 for segment in log.segments[1:] if segment.base <= log.log_start))
+def _below_start(log: Log, most: int) -> int:
+    """Those below a start that holds: a client's that can't be written down is taken back."""
+    start = log._store.starts.settled(log)
+    return min(most, sum(1 for segment in log.segments[1:] if segment.base <= start))
 
 
-def _too_large(log: Log, retention_bytes: int) -> int:
+def _too_large(log: Log, first: int, most: int, retention_bytes: int) -> int:
+    """How many from the `first` on, and at most up to `most`, go for their size."""
     if retention_bytes < 0:
         return 0
-    sizes = [log.look(segment, number) for number, segment in enumerate(log.segments)]
+    sizes = [log.look(segment, number) for number, segment in enumerate(log.segments)][first:]
     excess = sum(sizes) - retention_bytes
     count = 0
-    for size in sizes[: _committed(log)]:
+    for size in sizes[: most - first]:
         if excess - size < 0:
             break
         excess -= size
         count += 1
-    return _not_empty_last(log, count)
+    return count
 
 
-def _too_old(log: Log, retention_ms: int, now_ms: int) -> int:
+def _too_old(log: Log, first: int, most: int, retention_ms: int, now_ms: int) -> int:
+    """How many from the `first` on, and at most up to `most`, go for their age.
+
+    Those that compaction emptied have that of their file: consumers that stand before them may come yet, and would be
+    out of range if the log started behind them at once.
+    """
     if retention_ms < 0:
         return 0
     count = 0
-    for number, segment in enumerate(log.segments[: _committed(log)]):
+    for number in range(first, most):
+        segment = log.segments[number]
         log.look(segment, number)
-        if now_ms - _newest(segment) <= retention_ms:
+        if now_ms - _newest(log, segment) <= retention_ms:
             break
         count += 1
-    return _not_empty_last(log, count)
-
-
-def _newest(segment: Segment) -> int:
-    """The newest timestamp; where no batch has one, the time since which this process knows the segment."""
-    return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
-
-
-def _not_empty_last(log: Log, count: int) -> int:
-    """An empty last segment has nothing to delete."""
-    return count - 1 if count == len(log.segments) and log.segments[-1].size == 0 else count
-
-
-def _delete(log: Log, count: int, now_ms: int) -> int:
-    if not count:
-        return 0
-    if count == len(log.segments):
-        log.roll(now_ms)  # a log has at least one segment: it keeps the next offset
-    going = log.segments[:count]
-    start = log.segments[count].base
-    if start > log.log_start:
-        log.log_start = start
-        log.epochs.truncate_from_start(start)
-    log.forget_segments(going)
-    log._store.start_moved(log)
     return count
+
+
+def _newest(log: Log, segment: Segment) -> int:
+    """The newest timestamp; where no batch has one, the time when the file was last written to, as in Kafka."""
+    return segment.max_timestamp if segment.max_timestamp >= 0 else log.written_ms(segment)

@@ -37,17 +37,16 @@ _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qqI")  # where the tail begins, its bytes, their checksum
 
 
-def write_again(disk: Disk, path: str, start: int, *, durable: bool) -> bool:
+def write_again(disk: Disk, path: str, start: int) -> bool:
     """Write the file's bytes from `start` on once more. False where the disk has no room for the copy.
 
-    The file may be another one under the same name then: whoever has it open opens it again. `durable`: when it returns
-    and the folder is synced, the bytes are on stable storage. Otherwise they survive the process at any moment, as they
-    did, and a later sync makes them durable.
+    The file may be another one under the same name then: whoever has it open opens it again. When it returns and the
+    folder is synced, the bytes are on stable storage.
     """
     file, copy = disk.open(path), path + AGAIN
-    small = durable and file.size() <= SMALL_BYTES
+    small = file.size() <= SMALL_BYTES
     try:
-        _copy(file, 0 if small else start, disk.open(copy + UNFINISHED, create=True), headed=not small, durable=durable)
+        _copy(file, 0 if small else start, disk.open(copy + UNFINISHED, create=True), headed=not small)
     except OSError as error:
         if error.errno not in FULL_DISK:
             raise
@@ -57,13 +56,12 @@ def write_again(disk: Disk, path: str, start: int, *, durable: bool) -> bool:
         disk.rename(copy + UNFINISHED, path)
         return True
     disk.rename(copy + UNFINISHED, copy)
-    if durable:
-        disk.sync_folder(dirname(path))
-    put_back(disk, path, durable=durable)
+    disk.sync_folder(dirname(path))
+    put_back(disk, path)
     return True
 
 
-def put_back(disk: Disk, path: str, *, durable: bool = True) -> None:
+def put_back(disk: Disk, path: str) -> None:
     """Write the tail from its copy, then remove the copy. One that isn't whole was never made durable: it goes."""
     copy, file = disk.open(path + AGAIN), disk.open(path)
     head = copy.read(0, _HEAD.size)
@@ -73,19 +71,17 @@ def put_back(disk: Disk, path: str, *, durable: bool = True) -> None:
             file.truncate(start)
             for data in _chunks(copy, _HEAD.size):
                 file.append(data)
-            if durable:
-                file.sync()
+            file.sync()
     disk.remove(path + AGAIN)
 
 
-def _copy(file: File, start: int, copy: File, *, headed: bool, durable: bool) -> None:
+def _copy(file: File, start: int, copy: File, *, headed: bool) -> None:
     copy.truncate(0)
     if headed:
         copy.append(_HEAD.pack(start, file.size() - start, _checksum(file, start)))
     for data in _chunks(file, start):
         copy.append(data)
-    if durable:
-        copy.sync()
+    copy.sync()
 
 
 def _checksum(file: File, start: int) -> int:

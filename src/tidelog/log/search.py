@@ -1,16 +1,18 @@
 """Finding records by time in a log, and the aborted transactions of a range: for ListOffsets and Fetch.
 
 Finding the batch takes a look at indexes and headers; finding the record may take inflating and walking a million of
-them. Who can't wait for that passes what was `walked` so far, is given what is to be walked next, and asks again.
+them. Who can't wait for that passes what was `walked` so far, is given what is to be walked next, has it walked aside
+(`answer`), and asks again.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.log.names import LOG
 from tidelog.log.scan import HeaderFields, batch_at, batches
-from tidelog.wire.batch import APPEND_TIME_FLAG, payload
+from tidelog.wire.batch import APPEND_TIME_FLAG, payload, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.record import RecordError, first_since
 
@@ -30,6 +32,7 @@ Key: TypeAlias = "tuple[int, int, int]"
 Walked: TypeAlias = "Mapping[Key, Found | None]"
 """Which records were found in batches."""
 
+LONG_MIN = -(2**63)
 RECORDS_AT_ONCE = 10_000
 """Records that are walked in a few milliseconds."""
 LIES_MAX = 3
@@ -38,7 +41,7 @@ doesn't go through all the records that someone made up."""
 
 
 class Unwalked(NamedTuple):
-    """A batch in which a record is to be looked for; `walk` may be called by any thread."""
+    """A batch in which a record is to be looked for: `question` is for `answer`, `read` takes what that gave."""
 
     data: memoryview
     header: BatchHeader
@@ -49,22 +52,52 @@ class Unwalked(NamedTuple):
     def key(self) -> Key:
         return self.header.base_offset, self.header.crc, self.from_offset
 
-    @property
-    def is_long(self) -> bool:
-        return bool(self.header.codec) or self.header.record_count > RECORDS_AT_ONCE
-
     def walk(self) -> Found | None:
         """The first record as new as `timestamp`, from `from_offset` on."""
         header = self.header
-        base = header.base_offset
+        base, dated = header.base_offset, header.attributes & APPEND_TIME_FLAG
+        since = LONG_MIN if dated else self.timestamp
         try:
             section = bytes(payload(self.data, header))
-            found = first_since(
-                section, header.record_count, header.base_timestamp, self.timestamp, self.from_offset - base
-            )
+            found = first_since(section, header.record_count, header.base_timestamp, since, self.from_offset - base)
         except RecordError as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"record batch at offset {base}: {error}") from None
-        return None if found is None else (found[0], base + found[1], header.leader_epoch)
+        if found is None:
+            return None
+        return header.max_timestamp if dated else found[0], base + found[1], header.leader_epoch
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take more than some milliseconds."""
+        return bool(self.header.codec) or self.header.record_count > RECORDS_AT_ONCE
+
+    @property
+    def question(self) -> bytearray:
+        question = bytearray(json.dumps([self.timestamp, self.from_offset]).encode())
+        question += b"\n"
+        question += self.data
+        return question
+
+    @staticmethod
+    def read(told: bytearray) -> Found | None:
+        """Raises KafkaError as `walk` would have."""
+        found, error = json.loads(told)
+        if error is not None:
+            raise KafkaError(ErrorCode(error[0]), error[1])
+        return None if found is None else (found[0], found[1], found[2])
+
+
+def answer(question: bytearray) -> bytearray:
+    """`walk`, in a process of its own perhaps."""
+    start = question.index(b"\n") + 1
+    timestamp, from_offset = json.loads(question[:start])
+    data = memoryview(question)[start:]
+    found = failure = None
+    try:
+        found = Unwalked(data, read_header(data), timestamp, from_offset).walk()
+    except KafkaError as error:
+        failure = error.code, error.message
+    return bytearray(json.dumps((found, failure)).encode())
 
 
 def find_by_time(log: ReadableLog, timestamp: int, end: int, walked: Walked | None) -> Found | Unwalked | None:
@@ -79,10 +112,10 @@ def find_by_time(log: ReadableLog, timestamp: int, end: int, walked: Walked | No
         else:
             offset = log.sealed(segment).lookup_time(timestamp)
         start = log.indexes(segment).lookup(max(offset, log.log_start))
-        for pos, fields in batches(log.file_of(segment), start, segment.size, check=False):
+        for pos, fields in batches(log.reader_of(segment), start, segment.size, check=False):
             if fields[0] >= end:
                 return None
-            if fields[8] >= timestamp:
+            if fields[8] >= timestamp and fields[12]:  # one that compaction emptied keeps its timestamp
                 found = _record_from(log, segment, pos, fields, timestamp, log.log_start, walked)
                 if isinstance(found, Unwalked):
                     return found
@@ -106,8 +139,8 @@ def max_timestamp(log: ReadableLog, walked: Walked | None) -> Found | Unwalked |
         return None
     timestamp, offset = newest.max_timestamp, newest.max_timestamp_offset
     start = log.indexes(newest).lookup(offset)
-    for pos, fields in batches(log.file_of(newest), start, newest.size, check=False):
-        if fields[8] == timestamp:
+    for pos, fields in batches(log.reader_of(newest), start, newest.size, check=False):
+        if fields[8] == timestamp and fields[12]:
             return _record_from(log, newest, pos, fields, timestamp, 0, walked)
     return None
 
@@ -122,10 +155,10 @@ def _record_from(
     walked: Walked | None,
 ) -> Found | Unwalked | None:
     """The batch's first record as new as `timestamp`, from `from_offset` on."""
-    if fields[5] & APPEND_TIME_FLAG:  # all records are as new as the batch
+    if fields[5] & APPEND_TIME_FLAG and fields[12] == fields[6] + 1:  # all are there, and as new as the batch
         offset = max(fields[0], from_offset)
         return (fields[8], offset, fields[2]) if offset <= fields[0] + fields[6] else None
-    batch = Unwalked(*batch_at(log.file_of(segment), pos, fields), timestamp, max(from_offset, fields[0]))
+    batch = Unwalked(*batch_at(log.reader_of(segment), pos, fields), timestamp, max(from_offset, fields[0]))
     if walked is None or not batch.is_long:
         return batch.walk()
     return walked.get(batch.key, batch)

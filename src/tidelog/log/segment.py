@@ -6,8 +6,9 @@ was found on disk and not looked at yet.
 
 from tidelog.env.disk import Disk, File
 from tidelog.log.aborted import AbortedIndex
-from tidelog.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, SealedIndexes, TimeIndex
-from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+from tidelog.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexFile, OffsetIndex, SealedIndexes, TimeIndex
+from tidelog.log.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
+from tidelog.log.unreadable import UNREADABLE
 
 OFFSET_SPAN_MAX = 2**31 - 1
 """How far the last offset of a segment may be from its base: what an index entry can hold."""
@@ -15,7 +16,10 @@ NEVER = 2**63 - 1
 
 
 class Segment:
-    """`roll_after` is the newest timestamp that a batch may bring without a look at the rules of rolling."""
+    """`roll_after` is the newest timestamp that a batch may bring without a look at the rules of rolling.
+
+    `indexed`: its index files were compared with its batches since the start, or built from them and put in place.
+    """
 
     __slots__ = (
         "_aborted",
@@ -24,6 +28,7 @@ class Segment:
         "file",
         "first_timestamp",
         "index_next",
+        "indexed",
         "jitter_ms",
         "max_timestamp",
         "max_timestamp_offset",
@@ -54,11 +59,12 @@ class Segment:
         self.roll_after = -2
         self.offset_limit = base + OFFSET_SPAN_MAX
         self.index_next = 0
+        self.indexed = False
         self._aborted: AbortedIndex | None = None
 
     # -- the segment that is written
 
-    def begin(self, index_interval_bytes: int, jitter_ms: int) -> None:
+    def begin(self, index_interval_bytes: int, jitter_ms: int = 0) -> None:
         """Nothing is in it yet."""
         self.size = 0
         self.offsets = OffsetIndex(self.base)
@@ -124,6 +130,20 @@ class Segment:
         """Its size in bytes, without a look at anything else of it."""
         return self.size if self.size >= 0 else disk.size(self.stem + LOG)
 
+    def set_aside(self, disk: Disk) -> list[str]:
+        """Rename its files, so that their names are free; their paths now."""
+        renamed: list[str] = []
+        for suffix in SEGMENT_FILES:
+            path = self.stem + suffix
+            if disk.exists(path):
+                disk.rename(path, path + DELETED)
+                renamed.append(path + DELETED)
+        return renamed
+
+    def stay_in_memory(self) -> None:
+        """Nothing of it is ever on a disk."""
+        self._aborted = AbortedIndex(None, self.stem + TXN_INDEX)
+
     def aborted(self, disk: Disk) -> AbortedIndex:
         if self._aborted is None:
             self._aborted = AbortedIndex(disk, self.stem + TXN_INDEX)
@@ -137,13 +157,12 @@ class Segment:
     def read_sealed(self, disk: Disk, next_base: int) -> SealedIndexes | None:
         """Its index files, for searching; None where they are missing or can't be right."""
         try:
-            views = [_view_of(disk, self.stem + suffix) for suffix in (OFFSET_INDEX, TIME_INDEX)]
+            files = [IndexFile(disk.open(self.stem + suffix)) for suffix in (OFFSET_INDEX, TIME_INDEX)]
+            sealed = SealedIndexes(self.base, *files)
+            return sealed if sealed.sound(self.measure(disk), next_base) else None
         except FileNotFoundError:
             return None
-        sealed = SealedIndexes(self.base, *views)
-        return sealed if sealed.sound(self.measure(disk), next_base) else None
-
-
-def _view_of(disk: Disk, path: str) -> memoryview:
-    file = disk.open(path)
-    return file.view(0, file.size()) if file.size() else memoryview(b"")
+        except OSError as error:
+            if error.errno in UNREADABLE:
+                return None
+            raise

@@ -21,8 +21,12 @@ class Slice:
         return self.count
 
     def view(self) -> memoryview:
-        """The bytes, mapped where the disk can do so."""
+        """The bytes, for a socket to send: mapped where the disk can do so, so that nobody else may look."""
         return self.file.view(self.pos, self.count)
+
+    def distrust(self) -> None:
+        """Sending it failed, and not because of the socket."""
+        self.file.suspect = True
 
     def send(self, sock: Socket, sent: int) -> int:
         """Send what is left after `sent` bytes; how many went. May raise BlockingIOError."""

@@ -7,31 +7,34 @@ is written; at a clean stop it comes back after everything else.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
-from posixpath import dirname
 from typing import TYPE_CHECKING
 
+from tidelog.env.aside import BesideTheLoop
 from tidelog.env.promise import Promise
-from tidelog.log import checkpoints, flush, recovery
+from tidelog.log import checkpoints, flush
+from tidelog.log.aborted import AbortedIndexError
+from tidelog.log.beginning import Beginning, Beginnings
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import GroupCommit
+from tidelog.log.data_folders import DataFolders
 from tidelog.log.files import OpenFiles
+from tidelog.log.folder_syncs import FolderSyncs
+from tidelog.log.found import choose
+from tidelog.log.index_files import IndexFiles
 from tidelog.log.lane import Lane
 from tidelog.log.log import Log
+from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
-from tidelog.log.names import (
-    DELETE_FOLDER,
-    DELETED,
-    METADATA_TOPIC,
-    SEGMENT_FILES,
-    deleted_folder,
-    parse_partition_folder,
-    partition_folder,
-    stray_folder,
-)
-from tidelog.log.points import Key, Points
+from tidelog.log.names import METADATA_TOPIC
+from tidelog.log.opening import Opening, Openings, Place, belongs_to_another, may_pass
+from tidelog.log.points import UNKNOWN, Key, Points
+from tidelog.log.recoveries import Recoveries
+from tidelog.log.renames import FolderRenames
 from tidelog.log.scan import BadBatch
+from tidelog.log.space import FreeSpace
+from tidelog.log.starts import LogStarts
 from tidelog.log.upkeep import Upkeep
+from tidelog.log.windows import WindowReads
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.uuids import ZERO_UUID
 
@@ -41,15 +44,21 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
+    from tidelog.log.stored import StoredLog
 
 STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
+USED_LOOK_S = 0.01
+USED_MAX = 1024
+"""Names of deleted logs in use, beyond which those are looked for that aren't any more."""
 
 _logger = logging.getLogger("tidelog.log")
 
 
 class Store:
-    """All logs of a broker. `commit` is the group commit, `lane` is for what readers ask of threads.
+    """All logs of a broker. `commit` is the group commit, `lane` is for what readers ask of threads, `beginnings` are
+    the logs that are made. `looks` is for looks into batches. `recoveries` and `space` are what an operator wants to
+    know; `offline` are the partitions whose logs can't be served.
 
     `broker_epoch` stood in the mark of the last clean stop; None after any other.
     """
@@ -62,56 +71,55 @@ class Store:
         self.config = config
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
+        self.index_files = IndexFiles(env.disk, env.loop)
         self.commit = GroupCommit(env, self.logs)
         self.lane = Lane(env.loop)
+        self.aside = env.aside or BesideTheLoop(env.loop, env.disk)
+        self.looks = Looks(self.aside, env.loop, env.clock)
+        self.windows = WindowReads(env.disk, self.lane)
         self.upkeep = Upkeep(env, self, config)
+        self.recoveries = Recoveries()
+        self.space = FreeSpace(env.disk, env.clock, folders)
+        self.offline: set[Key] = set()
         self.broker_epoch: int | None = None
         self._points = {folder: Points(env, folder, self.report) for folder in folders}
-        self._clean: dict[str, bool] = {}
-        self._found: dict[Key, str] = {}
+        self._folders = DataFolders(env.disk, self._points, self.upkeep.remove, self.report)
+        self._found = self._folders.found
         self._logs: dict[Key, Log] = {}
-        self._folder_syncs: set[str] = set()
-        self._in_the_way: set[str] = set()  # folders of deleted topics that couldn't be renamed
-        self._moves: dict[Log, tuple[Promise[None], int]] = {}  # starts that are being saved, and what holds if not
+        self._folder_syncs = FolderSyncs(env, self._points, self.report)
+        self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
+        self.starts = LogStarts(self._points)
+        self._used: dict[str, Log] = {}  # folders of deleted logs that may still be synced
+        self._openings = Openings(env.loop, self._open_ended)
+        self.beginnings = Beginnings(env, self._free_name, self._begun)
+        self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
 
-    def report(self, message: str) -> None:
+    def report(self, message: str, *, level: int = logging.WARNING) -> None:
         """Tell the operator."""
-        _logger.warning("%s", message)
+        _logger.log(level, "%s", message)
+
+    def went_offline(self, log: ReadableLog, reason: str) -> None:
+        self.offline.add((log.topic, log.partition))
+        self.report(f"{log.place} went offline: {reason}", level=logging.ERROR)
 
     # -- start and stop
 
     def start(self) -> None:
-        """Read the checkpoints and list what is there. Logs are recovered when `log` is asked for them.
+        """`look` and `admit` all folders."""
+        self.look()
+        for root in self._points:
+            self.admit(root)
 
-        Whoever calls it holds the folders' locks.
-        """
-        for root, points in self._points.items():
-            self.disk.make_folders(root)
-            with suppress(PermissionError):  # its parent may be someone else's, who then made it long ago
-                self.disk.sync_folder(dirname(root) or "/")
-            points.load()
-            mark = f"{root}/{CLEAN_SHUTDOWN}"
-            epoch = self._clean_epoch(mark)
-            self._clean[root] = epoch is not None and not points.recovery.broken
-            if epoch is not None:
-                self.broker_epoch = epoch
-                self.disk.remove(mark)
-            self.disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
-            for name in self.disk.list_folder(root):
-                key = parse_partition_folder(name)
-                if name.endswith(DELETE_FOLDER):
-                    self.upkeep.remove(f"{root}/{name}", 0, folder=True)
-                elif key is not None and self.disk.is_folder(f"{root}/{name}"):
-                    self._found[key] = root
+    def look(self) -> None:
+        """Find out what is there, and write nothing. Whoever calls it holds the folders' locks."""
+        self.broker_epoch = self._folders.look()
+        self.recoveries.begin(len(self.found()), clean=not self.found() or self._folders.all_clean)
         self.upkeep.start()
 
-    def _clean_epoch(self, mark: str) -> int | None:
-        try:
-            return checkpoints.read_clean_shutdown(self.disk, mark)
-        except CheckpointError as error:
-            self.report(f"{error}; reading the logs as after a crash")
-            return None
+    def admit(self, root: str) -> None:
+        """The folder is the broker's: from now on it is written to. Logs are recovered when `log` is asked for them."""
+        self._folders.admit(root)
 
     def stop(self, *, clean: bool = True, broker_epoch: int = -1) -> Promise[None]:
         """Flush everything and mark the folders clean; with `clean=False` just let go, as a crash would.
@@ -119,6 +127,8 @@ class Store:
         Resolved when all is on stable storage. No log serves any more then.
         """
         self.upkeep.stop()
+        self._openings.stop()
+        self.beginnings.stop()
         stopped: Promise[None] = Promise()
         if not clean:
             self._close()
@@ -126,7 +136,8 @@ class Store:
             return stopped
 
         def when_idle() -> None:
-            if self.commit.idle and self.upkeep.idle and all(points.idle for points in self._points.values()):
+            idle = self.commit.idle and self.upkeep.idle and self._openings.idle and self.beginnings.idle
+            if idle and all(points.idle for points in self._points.values()):
                 try:
                     self._finish(broker_epoch)
                 except OSError as error:
@@ -154,28 +165,29 @@ class Store:
             if isinstance(log, MemoryLog):
                 points.memory.put((log.topic, log.partition), log.log_end)
             elif log.segments:
-                self._note_start(log)
+                self.starts.note(log)
                 hw = log.log_end if log.high_watermark < 0 else log.high_watermark
                 points.replication.put((log.topic, log.partition), hw)
-        for root, points in self._points.items():
-            for file in points.files:
-                if file.offsets or file not in (points.memory, points.cleaner):
-                    file.save_now()
-            points.settled()
+        for root in self._folders.admitted:
+            self._points[root].finish()
             # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
-            recovered = self._clean[root] or root not in self._found.values()
+            recovered = self._folders.is_clean(root) or not self._found.is_any_in(root)
             unfinished = set(self.upkeep.dirty)
             if recovered and all(
-                log.offline is None and log not in unfinished for log in self._logs.values() if log.root == root
+                (log.offline is None and log not in unfinished) or self._folders.gone((log.topic, log.partition))
+                for log in self._logs.values()
+                if log.root == root
             ):
                 checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
         self._close()
 
     def _close(self) -> None:
+        self._closed = True
         for log in self._logs.values():
             log.listener = None
             log.close()
         self._logs.clear()
+        self.aside.close()
 
     # -- logs
 
@@ -185,8 +197,13 @@ class Store:
         Of a new one nothing is on disk before its first write; it lies in `folder`, or in the data folder with the
         fewest logs. A folder that belongs to another topic of the same name is put aside: should its id be what is
         damaged, the records are still there. What can't be opened is offline, and says why.
+
+        One on disk is opened here and now, which takes long and syncs: that is for a start. Else `open` comes first.
         """
         key = topic, partition
+        assert key not in self._openings, f"{topic}-{partition} is being opened"
+        if folder is not None:
+            self._found.choose(key, folder)
         known = self._logs.get(key)
         if known is not None:
             if known.topic_id == topic_id or ZERO_UUID in (known.topic_id, topic_id):
@@ -194,23 +211,155 @@ class Store:
             self.delete(topic, partition, known.topic_id)
         if config.tidelog_storage == "memory":
             log = self._memory_log(key, topic_id, config)
+        elif key in self._found:
+            return self._open_now(self._opening_of(key, topic_id, config))
         else:
-            root = self._found.get(key)
-            another = root is not None and self._belongs_to_another(root, key, topic_id)
-            log = Log(self, root or folder or self._emptiest(), topic, partition, topic_id, config)
-            if another:
-                self._refuse_folder(log)
-            elif root is not None:
-                self._load(log)
-            elif log.folder in self._in_the_way and not self._put_away(log.root, key):
-                log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
-            self._found.pop(key, None)
+            log = self._new_log(folder or self._folders.emptiest(), key, topic_id, config)
         self._logs[key] = log
+        return log
+
+    def _new_log(self, root: str, key: Key, topic_id: bytes, config: TopicConfig) -> Log:
+        log = Log(self, root, *key, topic_id, config)
+        self._folders.placed(root)
+        if self._renames.is_in_the_way(log.folder) and not self._put_away(log.root, key):
+            log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
+        elif (reason := self._folders.gone(key)) is not None:
+            log.go_offline(f"{reason}: restore it from a backup and restart, or delete the topic")
+        return log
+
+    # -- opening logs that are on disk
+
+    @property
+    def all_open(self) -> bool:
+        """Whether `waits` is true of no log at all."""
+        return not self._found and self._openings.idle and not self.beginnings
+
+    def waits(self, topic: str, partition: int, config: TopicConfig) -> bool:
+        """Whether `open` has something to do before `log` may be asked for this one."""
+        key = topic, partition
+        if key in self._openings or key in self.beginnings:
+            return True
+        return key in self._found and key not in self._logs and config.tidelog_storage != "memory"
+
+    def open(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Promise[None]:
+        """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
+
+        Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason that may pass.
+        """
+        key = topic, partition
+        begun = self.beginnings.get(key)
+        if begun is not None:  # of a topic that was deleted
+            return begun.settled
+        under_way = self._openings.get(key)
+        if under_way is None:
+            under_way = self._opening_of(key, topic_id, config)
+            self._openings.begin(under_way)
+        return under_way.settled
+
+    def _opening_of(self, key: Key, topic_id: bytes, config: TopicConfig) -> Opening:
+        place = self._place(key, self._found[key])
+        return Opening(self.disk, self.clock, self.producer_expiration_ms, place, topic_id, config)
+
+    def _place(self, key: Key, root: str) -> Place:
+        points = self._points[root]
+        recovery_point = points.recovery_point(key)
+        lost = recovery_point == UNKNOWN
+        return Place(
+            root,
+            *key,
+            clean=self._folders.is_clean(root) and not lost,
+            lost=lost,
+            recovery_point=None if lost else recovery_point,
+            log_start=points.starts.offsets.get(key, 0),
+            clean_end=points.cleaner.offsets.get(key, 0),
+            durable=self._folders.is_clean(root) or points.was_flushed(key),
+        )
+
+    def _open_now(self, opening: Opening) -> Log:
+        found: StoredLog | None = None
+        failed: BaseException | None = None
+        try:
+            found = opening.run()
+            if found is not None:
+                self._points[found.root].lower_clean_end(opening.place.key, found.log_end)
+        except (OSError, BadBatch, AbortedIndexError) as error:
+            failed = error
+        self._tell(opening)
+        return self._put_in_place(opening, found, failed)
+
+    def _open_ended(self, opening: Opening, done: Promise[StoredLog | None]) -> Promise[None]:
+        """A log was opened off the loop; settled when it is in its place."""
+        self._tell(opening)
+        place, error = opening.place, done.error
+        found = None if error is not None else done.result()
+        if self._discarded(opening):
+            return Promise[None].resolved(None)
+        lowered = Promise[None].resolved(None)
+        if found is not None:
+            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.log_end)
+
+        def put(saved: Promise[None]) -> None:
+            if not self._discarded(opening):
+                failed = error or saved.error
+                if may_pass(failed):
+                    self.files.shrink()
+                    reason = f"opening {place.folder} failed: {failed}; it is tried again"
+                    self.report(reason)
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+                self._put_in_place(opening, found, failed)
+
+        return lowered.then(put)
+
+    def _discarded(self, opening: Opening) -> bool:
+        """Whether nobody wants the log any more that was opened; its folder is put away then."""
+        place = opening.place
+        if opening.deleted and not self._closed:
+            self._found.drop(place.key)
+            self._put_away(place.root, place.key)
+        return opening.deleted or self._closed
+
+    def _tell(self, opening: Opening) -> None:
+        """Of what came up while a log was opened."""
+        self.recoveries.add(opening)
+        for path, delay_ms in opening.leftovers:
+            self.upkeep.remove(path, delay_ms)
+
+    def _put_in_place(self, opening: Opening, found: StoredLog | None, error: BaseException | None) -> Log:
+        """What was opened is served from now on; what wasn't is offline, and says why."""
+        place = opening.place
+        log = Log(self, place.root, *place.key, opening.topic_id, opening.config)
+        if found is not None:
+            log.take_over(found)
+        if isinstance(error, BadBatch | AbortedIndexError):
+            log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
+        elif error is not None:
+            if not isinstance(error, OSError):  # a bug of ours
+                _logger.error("opening %s failed", log.folder, exc_info=error)
+            log.go_offline(f"opening {log.folder} failed: {error}")
+        elif found is None:
+            self._refuse_folder(log)
+        else:
+            if opening.start_moved:
+                self.starts.moved(log)
+            if log._dirty:
+                self.wrote(log)
+            if place.lost:
+                self.flush_soon(log)  # until then, a power loss may take it offline
+        self._found.drop(place.key)
+        self._logs[place.key] = log
         return log
 
     def logs(self) -> list[Log]:
         """Those that are open."""
         return list(self._logs.values())
+
+    def opened(self, topic: str, partition: int) -> Log | None:
+        """The one of a partition, where it is open."""
+        return self._logs.get((topic, partition))
+
+    def found_in(self, topic: str, partition: int) -> str | None:
+        """The data folder of one that is on disk, and nobody asked for yet."""
+        return self._found.get((topic, partition))
 
     def found(self) -> list[Key]:
         """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
@@ -221,82 +370,46 @@ class Store:
         if log.topic == METADATA_TOPIC:
             path = f"{log.folder}/{PARTITION_METADATA}"
             raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
+        key = log.topic, log.partition
         try:
-            self.put_aside(log.topic, log.partition)
+            for root in self._found.all_of(key):
+                self._renames.put_aside(root, key, f"no topic has the folder of {log.place}")
         except OSError as error:
             log.go_offline(f"{log.folder} is another topic's and can't be renamed: {error}. Do it, and restart")
 
-    def put_aside(self, topic: str, partition: int) -> None:
-        """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it."""
+    def put_stray_aside(self, topic: str, partition: int) -> None:
+        """No topic of the cluster has this folder: rename it, as Kafka does, so that an operator can look at it.
+
+        Where that can't be done, it is in the way of a topic of that name, and of no other.
+        """
         key = topic, partition
-        root = self._found[key]
-        renamed = f"{root}/{stray_folder(*key, self.random.uuid())}"
-        self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
-        del self._found[key]
-        self._points[root].drop(key)
-        self._sync_folder_soon(root)
-        self.report(
-            f"no topic has the folder of {topic}-{partition}: it is now {renamed}, delete it if you don't need it"
-        )
+        for root in self._found.all_of(key):
+            self._renames.put_aside_or_pass_over(root, key, f"no topic has the folder {root}/{topic}-{partition}")
+        self._found.drop(key)
 
-    def saved_high_watermark(self, topic: str, partition: int) -> int | None:
-        """The high watermark as of the last checkpoint."""
-        for points in self._points.values():
-            found = points.replication.offsets.get((topic, partition))
-            if found is not None:
-                return found
-        return None
+    def found_twice(self) -> list[Key]:
+        """Partitions that are in more than one data folder."""
+        return list(self._found.several())
 
-    def _load(self, log: Log) -> None:
-        key = log.topic, log.partition
-        points = self._points[log.root]
-        try:
-            recovery.load(
-                log,
-                clean=self._clean[log.root],
-                recovery_point=points.recovery.offsets.get(key),
-                log_start=points.starts.offsets.get(key, 0),
-                lost=points.recovery.broken,
-            )
-            recovery.name_topic(log)
-            points.lower_clean_end(key, log.log_end)
-        except BadBatch as error:
-            log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
-        except OSError as error:
-            log.go_offline(f"opening {log.folder} failed: {error}")
+    def choose_folder(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """Of several folders of a partition keep that of this topic, and put the others aside; FolderError: which?"""
+        key = topic, partition
+        places = [self._place(key, root) for root in self._found.several()[key]]
+        kept = choose(self.disk, places, topic_id, self.report)
+        for place in places:
+            if place.root != kept:
+                self._renames.put_aside_or_pass_over(place.root, key, f"{place.folder} is another topic's")
+        self._found.choose(key, kept or "")
 
     def _memory_log(self, key: Key, topic_id: bytes, config: TopicConfig) -> MemoryLog:
-        root = next(iter(self._points))
-        return MemoryLog(self, root, *key, topic_id, config, self._points[root].memory.offsets.get(key, 0))
+        end = max(points.memory.offsets.get(key, 0) for points in self._points.values())  # whichever was the first
+        return MemoryLog(self, next(iter(self._points)), *key, topic_id, config, end)
 
-    def reserve(self, log: MemoryLog, offset: int) -> None:
-        """Have a log in memory go on at `offset` after a restart. Raises OSError."""
+    def reserve(self, log: MemoryLog, offset: int) -> Promise[None]:
+        """Have a log in memory go on at `offset` after a restart; resolved when it would."""
         file = self._points[log.root].memory
         file.put((log.topic, log.partition), offset)
-        file.save_now()
-
-    def _emptiest(self) -> str:
-        """The data folder with the fewest logs."""
-        if len(self._points) == 1:
-            return next(iter(self._points))
-        counts = dict.fromkeys(self._points, 0)
-        for log in self._logs.values():
-            counts[log.root] += 1
-        return min(counts, key=lambda root: counts[root])
-
-    def _belongs_to_another(self, root: str, key: Key, topic_id: bytes) -> bool:
-        path = f"{root}/{partition_folder(*key)}/{PARTITION_METADATA}"
-        try:
-            found = checkpoints.read_partition_metadata(self.disk, path)
-        except CheckpointError as error:
-            # A folder's first sync is that of this file too. What was never made durable may be an older topic's, if
-            # the power took its deletion back.
-            if key[0] != METADATA_TOPIC and not self._clean[root] and not self._points[root].recovery.durable.get(key):
-                self.report(f"{error}, and nothing in its folder was made durable")
-                return topic_id != ZERO_UUID
-            self.report(f"{error}; taking the folder for the topic's own")
-            return False
-        return found is not None and topic_id != ZERO_UUID and found != topic_id
+        return file.save()
 
     # -- deletion
 
@@ -308,56 +421,49 @@ class Store:
             if log.topic_id != topic_id:
                 return
             del self._logs[key]
+            self.offline.discard(key)
             self._let_go(log)
-            if log.segments or self.disk.exists(log.folder):
+            if key not in self.beginnings and self.disk.exists(log.folder):
                 self._put_away(log.root, key, log.config.file_delete_delay_ms)
             log.close()
+            if not isinstance(log, MemoryLog):
+                self._folders.left(log.root, key)
             self._points[log.root].drop(key)
+            for points in self._points.values():  # of logs in memory whichever folder was the first has it
+                points.memory.drop(key)
+            return
+        under_way = self._openings.get(key)
+        if under_way is not None:
+            under_way.deleted = under_way.deleted or under_way.topic_id == topic_id
             return
         root = self._found.get(key)
-        if root is not None and not self._belongs_to_another(root, key, topic_id):
-            del self._found[key]
+        if root is not None and not self._belongs_to_another(key, root, topic_id):
+            self._found.drop(key)
+            self._folders.left(root, key)
             self._put_away(root, key)
+
+    def _belongs_to_another(self, key: Key, root: str, topic_id: bytes) -> bool:
+        reports: list[str] = []
+        another = belongs_to_another(self.disk, self._place(key, root), topic_id, reports)
+        for message in reports:
+            self.report(message)
+        return another
 
     def _let_go(self, log: Log) -> None:
         log.deleted = True
+        if self.commit.syncs(log):
+            if len(self._used) >= USED_MAX:
+                self._used = {folder: used for folder, used in self._used.items() if self.commit.syncs(used)}
+            self._used[log.folder] = log
         log.listener = None
         log.offline = log.offline or "the topic was deleted"
         self.upkeep.let_go(log)
 
     def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> bool:
-        """Rename a partition's folder, so that its name is free, and remove it later; whether that could be done."""
-        renamed = f"{root}/{deleted_folder(*key, self.random.uuid())}"
-        try:
-            self.disk.rename(f"{root}/{partition_folder(*key)}", renamed)
-        except OSError as error:
-            self._in_the_way.add(f"{root}/{partition_folder(*key)}")
-            self.report(f"putting away {root}/{partition_folder(*key)} failed: {error}")
-            return False
-        self._in_the_way.discard(f"{root}/{partition_folder(*key)}")
-        self._points[root].drop(key)
-        delay_ms = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
-        self.upkeep.remove(renamed, delay_ms, folder=True)
-        self._sync_folder_soon(root)
-        return True
-
-    def _sync_folder_soon(self, root: str) -> None:
-        """Make renamed folders durable; once for all of this turn of the loop."""
-        if root in self._folder_syncs:
-            return
-        self._folder_syncs.add(root)
-
-        def begin() -> None:
-            self._folder_syncs.discard(root)
-            disk = self.disk
-            self.env.loop.run_blocking(lambda: disk.sync_folder(root)).on_done(self._folder_synced)
-            self._points[root].recovery.save()
-
-        self.env.loop.call_soon(begin)
-
-    def _folder_synced(self, done: Promise[None]) -> None:
-        if done.error is not None:
-            self.report(f"syncing a data folder failed: {done.error}")
+        """Rename a deleted partition's folder, and remove it later; whether its name is free."""
+        if delay_ms is None:
+            delay_ms = self.config.log_segment_delete_delay_ms
+        return self._renames.put_away(root, key, delay_ms)
 
     # -- what logs ask for
 
@@ -374,83 +480,91 @@ class Store:
         if log.high_watermark >= 0:
             points.replication.put((log.topic, log.partition), log.high_watermark)
         if not self._finishing:
-            points.recovery.save()
+            points.recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
 
     def save_recovery_point(self, log: Log) -> None:
         """The recovery point fell: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
 
+    def rolls(self, log: Log) -> None:
+        """The log is about to get a further segment."""
+        self._points[log.root].know((log.topic, log.partition))
+
     def claim(self, log: Log) -> None:
         """The folder of the log is about to be made. Not while an older one of its name is still flushed or synced: its
         files are known by name, so that would write into this one, or be told of a failure in its place."""
-        syncing = any(mark.log.folder == log.folder for each in self.commit._syncing for mark in each.marks)
-        if syncing or self.upkeep.saving(log.folder):
+        if self._is_used(log.folder):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder} was a deleted topic's a moment ago: try again"
             )
         self._points[log.root].claim((log.topic, log.partition))
 
-    def start_moved(self, log: Log) -> None:
-        """The log's start moved on, or all of the log did."""
-        if not isinstance(log, MemoryLog):
-            self._note_start(log)
-            self._points[log.root].starts.save()
+    def made_folder(self, log: Log) -> None:
+        """The folder of the log is there, and nothing in it."""
+        self._points[log.root].begun((log.topic, log.partition))
 
-    def move_start(self, log: Log, before: int) -> None:
-        """The log's start moved on from `before`, for a client: back again where that can't be made durable."""
-        if isinstance(log, MemoryLog):
-            log.start_saved()
+    def _is_used(self, folder: str) -> bool:
+        """Whether files of a deleted log are still flushed or synced under this name."""
+        deleted = self._used.get(folder)
+        if deleted is not None and not self.commit.syncs(deleted):
+            del self._used[folder]
+            deleted = None
+        return deleted is not None or self.upkeep.saving(folder)
+
+    # -- the first write to a log
+
+    def begin(self, log: Log) -> Promise[None] | None:
+        """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
+        return self.beginnings.begin(log)
+
+    def check_not_begun(self, log: Log) -> None:
+        """Raises where the files of the log are being made off the loop."""
+        if (log.topic, log.partition) in self.beginnings:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the files of {log.place} are being made: try again")
+
+    def _free_name(self, log: Log) -> Promise[None] | None:
+        """What the log has to wait for before it takes its name."""
+        if not self._is_used(log.folder):
+            points, key = self._points[log.root], (log.topic, log.partition)
+            return points.claim_soon(key) if points.hold(key) and not self.disk.exists(log.folder) else None
+        freed: Promise[None] = Promise()
+
+        def look() -> None:
+            if self._is_used(log.folder):
+                self.env.loop.call_later(USED_LOOK_S, look)
+                return
+            later = self._free_name(log)
+            if later is None:
+                freed.resolve(None)
+            else:
+                later.on_done(lambda done: freed.resolve(None) if done.error is None else freed.fail(done.error))
+
+        self.env.loop.call_later(USED_LOOK_S, look)
+        return freed
+
+    def _begun(self, beginning: Beginning) -> None:
+        log = beginning.log
+        if self._closed:
             return
-        key, offset, starts = (log.topic, log.partition), log.log_start, self._points[log.root].starts
-        if log in self._moves:
-            before = self._moves[log][1]
-        starts.put(key, offset)
-        move = self._moves[log] = self._points[log.root].save_starts(key), before
-
-        def settled(saved: Promise[None]) -> None:
-            if self._moves.get(log) is not move:
-                return  # a later move decides
-            del self._moves[log]
-            if saved.error is None:
-                log.start_saved()
-            elif log.log_start == offset and not log.deleted:
-                log.start_failed(before)
-                starts.put(key, log.log_start)
-
-        move[0].on_done(settled)
-
-    def starts_saved(self, log: Log) -> Promise[None]:
-        """Resolved when the log's start, as it is now, survives a crash; failed where it moved back instead."""
-        move = self._moves.get(log)
-        return self._points[log.root].save_starts((log.topic, log.partition)) if move is None else move[0]
-
-    def _note_start(self, log: Log) -> None:
-        """Also where a segment begins there: a power loss may bring deleted segments back, but not their records."""
-        if log.log_start > 0:
-            self._points[log.root].starts.put((log.topic, log.partition), log.log_start)
+        if log.deleted:
+            if self.disk.exists(log.folder):
+                self._put_away(log.root, (log.topic, log.partition), log.config.file_delete_delay_ms)
+        elif beginning.stored is not None and log.offline is None:
+            self.made_folder(log)
+            log.take_first(beginning.stored)
 
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
-        for path in self.set_aside(segment):
+        for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
-
-    def set_aside(self, segment: Segment) -> list[str]:
-        """Rename its files, so that their names are free; their paths now."""
-        renamed: list[str] = []
-        for suffix in SEGMENT_FILES:
-            path = segment.stem + suffix
-            if self.disk.exists(path):
-                self.disk.rename(path, path + DELETED)
-                renamed.append(path + DELETED)
-        return renamed
 
     # -- compaction
 
-    def saved_recovery_point(self, log: ReadableLog) -> int:
+    def saved_recovery_point(self, log: StoredLog) -> int:
         """Where a start after a crash would begin to read."""
-        return self._points[log.root].recovery.durable.get((log.topic, log.partition), 0)
+        return self._points[log.root].saved_recovery((log.topic, log.partition))
 
-    def clean_end(self, log: ReadableLog) -> int:
+    def clean_end(self, log: StoredLog) -> int:
         """How far the log was compacted."""
         return self._points[log.root].cleaner.offsets.get((log.topic, log.partition), 0)
 
@@ -459,10 +573,6 @@ class Store:
         cleaner = self._points[log.root].cleaner
         cleaner.put((log.topic, log.partition), offset)
         cleaner.save()
-
-    def settled_start(self, log: Log) -> int:
-        """The log's start, unless a move of it may still fail: then the one that holds in any case."""
-        return self._moves[log][1] if log in self._moves else log.log_start
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)

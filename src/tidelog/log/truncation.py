@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tidelog.log import recovery
+from tidelog.log import indexing
+from tidelog.log.segment import NEVER
 
 if TYPE_CHECKING:
     from tidelog.log.log import Log
@@ -24,14 +25,14 @@ def truncate_to(log: Log, offset: int) -> bool:
     segment = log.segments[number]
     log.look(segment, number)
     found = log._position(segment, offset)
-    rest_end = recovery.end_of_batches(log, segment, offset)
+    rest_end = indexing.end_of_batches(log, segment, offset)
     _fall_back(log, offset, rest_end)
     log.forget_segments(log.segments[:number:-1])  # the last one first: a crash in between leaves no hole
     log._store.disk.sync_folder(log.folder)  # what goes must not come back behind the cut, or beside what is new
     file = log.file_of(segment)
     file.truncate(segment.size if found is None else found[0])
     file.sync()
-    recovery.reopen_last(log, segment)
+    _reopen_last(log, segment)
     segment.aborted(log._store.disk).truncate_to(offset)
     log.epochs.truncate_from_end(offset)
     log.log_end = offset
@@ -40,6 +41,14 @@ def truncate_to(log: Log, offset: int) -> bool:
         _go_on_behind_hole(log, segment, offset)
     log.touch()
     return True
+
+
+def _reopen_last(log: Log, segment: Segment) -> None:
+    """The segment was cut and is the last one now: learn its indexes and timestamps again."""
+    log._sealed_unsaved = [pair for pair in log._sealed_unsaved if pair[0] is not segment]
+    log._sealed_unsynced = [other for other in log._sealed_unsynced if other is not segment]
+    indexing.scan(log, segment, NEVER, check=False)
+    log._become_last(segment)
 
 
 def _go_on_behind_hole(log: Log, segment: Segment, offset: int) -> None:
@@ -56,7 +65,7 @@ def _go_on_behind_hole(log: Log, segment: Segment, offset: int) -> None:
     log._begin_segment(offset, now_ms)
     if len(log.segments) == 1:
         log.log_start = offset
-        log._store.start_moved(log)
+        log._store.starts.moved(log)
 
 
 def start_at(log: Log, offset: int, now_ms: int) -> None:
@@ -68,7 +77,7 @@ def start_at(log: Log, offset: int, now_ms: int) -> None:
     log._make_folder()
     log._store.disk.sync_folder(log.folder)
     log._begin_segment(offset, now_ms)
-    log._store.start_moved(log)
+    log._store.starts.moved(log)
     log.touch()
 
 
@@ -85,6 +94,7 @@ def _fall_back(log: Log, offset: int, rest_end: int) -> None:
     log._generation += 1
     log._new_names = True
     log._marks = None
+    log._unreadable = None
     log._producers = None
     log._epoch = -1
     log.durable_end = min(log.durable_end, offset)

@@ -7,16 +7,20 @@ writes to has no timer but for retention and the scrub.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
 from tidelog.log.checkpoints import PARTITION_METADATA
-from tidelog.log.commit import missing
+from tidelog.log.commit import TOO_MANY_FILES, missing
 from tidelog.log.compaction.cleaner import Cleaner
+from tidelog.log.deletion import Deletion
 from tidelog.log.flush import Postponed
 from tidelog.log.names import METADATA_TOPIC
+from tidelog.log.removal import Removals
 from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import STEP_S, Scrub
 from tidelog.wire.errors import KafkaError
@@ -38,7 +42,8 @@ BATCHES_MAX = 100_000
 takes about 0.2 s."""
 FLUSH_TOGETHER = 32
 LOOKS_A_TURN = 128
-REMOVALS_TOGETHER = 256
+
+_logger = logging.getLogger("tidelog.log")
 
 
 class Upkeep:
@@ -50,15 +55,16 @@ class Upkeep:
         self._config = config
         self._dirty: dict[Log, None] = {}
         self._queue: dict[Log, None] = {}
+        self._retained: dict[Log, None] = {}
         self._flushing = False
         self._saving: frozenset[str] = frozenset()  # folders that a flush is writing to, whoever's they are by now
-        self._removals: list[tuple[int, str, bool]] = []
+        self._removals = Removals(env, store.report)
         self._tick_timer: Timer | None = None
-        self._removal_timer: Timer | None = None
         self._timers: dict[str, Timer] = {}
         self._stopped = False
         self.scrub = Scrub(env, store)
         self.cleaner = Cleaner(env, store, config)
+        self.deletion = Deletion(store)
 
     def start(self) -> None:
         config = self._config
@@ -72,7 +78,8 @@ class Upkeep:
         """No timer fires any more; what runs off the loop goes on until `idle`."""
         self._stopped = True
         self.cleaner.stop()
-        for timer in (*self._timers.values(), self._tick_timer, self._removal_timer):
+        self._removals.stop()
+        for timer in (*self._timers.values(), self._tick_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -109,6 +116,7 @@ class Upkeep:
         """The log is no more."""
         self.forget(log)
         self.cleaner.forget(log)
+        self.deletion.forget(log)
 
     def _tick(self) -> None:
         now_ms = self._now_ms()
@@ -137,10 +145,12 @@ class Upkeep:
     def _flush_next(self) -> None:
         if self._flushing or not self._queue or self._stopped:
             return
-        logs = list(self._queue)[:FLUSH_TOGETHER]
-        for log in logs:
-            del self._queue[log]
-        jobs = self.prepare(logs)
+        jobs: list[FlushJob] = []
+        while self._queue and not jobs:  # some may all be offline
+            logs = list(islice(self._queue, FLUSH_TOGETHER))
+            for log in logs:
+                del self._queue[log]
+            jobs = self.prepare(logs)
         if not jobs:
             return
         self._flushing = True
@@ -160,8 +170,16 @@ class Upkeep:
                         job.files.append(f"{job.folder}/{PARTITION_METADATA}")
                     jobs.append(job)
                 except (OSError, BadBatch, KafkaError) as error:
-                    log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
+                    self._not_prepared(log, error)
         return jobs
+
+    def _not_prepared(self, log: Log, error: OSError | BadBatch | KafkaError) -> None:
+        cause = error.__cause__ if isinstance(error, KafkaError) else error
+        if isinstance(cause, OSError) and cause.errno in TOO_MANY_FILES:
+            self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {error}")
+            self.wrote(log)
+        else:
+            log.go_offline(f"preparing a flush of {log.folder} failed: {error}")
 
     def saving(self, folder: str) -> bool:
         """Whether a flush is writing files of this name now."""
@@ -187,9 +205,11 @@ class Upkeep:
                 continue
             failed = error or saving.failed.get(place)
             if isinstance(failed, Postponed):
-                self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {failed}")
+                if not log._full:  # that was told
+                    self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {failed}")
                 flush.postpone(job)
                 self.wrote(log)
+                self.deletion.flush_ended(log)
             elif failed is not None:
                 log.go_offline(f"flushing {job.folder} failed: {failed}")
             elif saving.gone and flush.holds(job) and (lost := missing(log, saving.gone)):
@@ -215,56 +235,38 @@ class Upkeep:
 
     def _retain(self) -> None:
         """A log that is being compacted has its turn when that is done."""
+        self._store.space.look()
         logs = (log for log in self._store.logs() if not self.cleaner.busy(log))
-        self._in_turns(logs, lambda log: _quietly(log.apply_retention, self._env.clock.now_ms()))
+        self._in_turns(logs, lambda log: log.apply_retention(self._env.clock.now_ms()))
+
+    def retain_soon(self, log: Log) -> None:
+        """Records were deleted: their segments go now, not when retention looks next, which may be minutes from now."""
+        if not self._retained:
+            self._env.loop.call_soon(self._retain_those)
+        self._retained[log] = None
+
+    def _retain_those(self) -> None:
+        logs, self._retained = self._retained, {}
+        here = (log for log in logs if not log.deleted and not self.cleaner.busy(log))
+        self._in_turns(here, lambda log: log.apply_retention(self._env.clock.now_ms()))
 
     def _expire(self) -> None:
         self._in_turns(iter(self._store.logs()), lambda log: log.expire_producers(self._env.clock.now_ms()))
 
     def _in_turns(self, logs: Iterator[Log], work: Callable[[Log], None]) -> None:
-        """A bounded number a turn of the loop."""
+        """A bounded number a turn of the loop. Whatever one of them comes to, the others have their turn."""
         for _ in range(LOOKS_A_TURN):
             log = next(logs, None)
             if log is None or self._stopped:
                 return
-            work(log)
+            try:
+                work(log)
+            except KafkaError:
+                pass  # it went offline, or what it takes to decide can't be read: both were told
+            except Exception:
+                _logger.exception("the upkeep of %s failed; it is tried again at the next pass", log.place)
         self._env.loop.call_soon(self._in_turns, logs, work)
-
-    # -- removing
 
     def remove(self, path: str, delay_ms: int, *, folder: bool = False) -> None:
         """Remove the file or folder after a while, off the loop."""
-        due = self._now_ms() + delay_ms
-        self._removals.append((due, path, folder))
-        if self._removal_timer is None and not self._stopped:
-            self._removal_timer = self._env.loop.call_later(delay_ms / 1000, self._remove_due)
-
-    def _remove_due(self) -> None:
-        now_ms = self._now_ms()
-        due = [removal for removal in self._removals if removal[0] <= now_ms][:REMOVALS_TOGETHER]
-        self._removals = [removal for removal in self._removals if removal not in due]
-        disk = self._env.disk
-        self._removal_timer = None
-        if due:
-
-            def remove_all() -> None:
-                for _, path, folder in due:
-                    if disk.exists(path):
-                        (disk.remove_tree if folder else disk.remove)(path)
-
-            self._env.loop.run_blocking(remove_all).on_done(self._removed)
-        if self._removals and not self._stopped:
-            wait_s = max(0.001, (min(self._removals)[0] - now_ms) / 1000)
-            self._removal_timer = self._env.loop.call_later(wait_s, self._remove_due)
-
-    def _removed(self, done: Promise[None]) -> None:
-        if done.error is not None:
-            self._store.report(f"removing deleted files failed: {done.error}; they are tried again at the next start")
-
-
-def _quietly(work: Callable[[int], int], now_ms: int) -> None:
-    """A log that fails here went offline, and its listener knows."""
-    try:
-        work(now_ms)
-    except KafkaError:
-        return
+        self._removals.add(path, delay_ms, folder=folder)

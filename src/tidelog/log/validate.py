@@ -3,22 +3,33 @@
 `Log.append` checks the usual case inline. Whatever is unusual comes here: a batch that is wrong, or one that must be
 looked into or written anew (LogAppendTime, another codec, records to be walked). Kafka looks into every record; here
 only topics do that ask for it (`tidelog.validate=records`) or need it (compaction, `message.timestamp.before.max.ms`).
+A look that takes long is done aside (record_check.py): `begin` then gives what is to be looked into, and goes on with
+what came of it.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
-from tidelog.config.topic import TopicConfig
+from tidelog.log.record_check import (
+    ON_THE_LOOP,
+    Budget,
+    Lengthy,
+    Looked,
+    RecordsRefused,
+    look,
+    question_of,
+    read_answer,
+    rules_of,
+    target_codec,
+    too_large,
+)
 from tidelog.wire.batch import (
-    APPEND_TIME,
     APPEND_TIME_FLAG,
     ATTRIBUTES,
     ATTRIBUTES_AT,
-    CONTROL_FLAG,
-    CREATE_TIME,
     HEADER_BYTES,
-    INFLATED_BYTES_MAX,
     KNOWN_FLAGS,
     LENGTH_AT,
     LOG_OVERHEAD,
@@ -28,23 +39,22 @@ from tidelog.wire.batch import (
     TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    build,
     checksum,
     read_header,
-    records,
     seal,
     stamp_append_time,
 )
-from tidelog.wire.compression import CODEC_NAMES
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.record import Record
+from tidelog.wire.survey import SHOWN_MAX
+
+if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
 
 CODEC_MAX = 4
 RECORDS_MAX = 1_000_000
 """Records of one batch, as librdkafka's batch.num.messages has it: compressed, a few kilobytes could claim many more,
 and whoever looks for a time in them would go through them all."""
 _LEGACY_OVERHEAD = 14  # the least that an entry of any message format has behind its length
-_ERRORS_SHOWN_MAX = 100
 
 
 _NO_ATTRIBUTES: frozenset[int] = frozenset()
@@ -52,14 +62,6 @@ _PLAIN_ATTRIBUTES: dict[int | None, frozenset[int]] = {
     codec: frozenset((codec, codec | TRANSACTIONAL_FLAG)) for codec in range(CODEC_MAX + 1)
 }
 _PLAIN_ATTRIBUTES[None] = frozenset().union(*_PLAIN_ATTRIBUTES.values())
-
-
-class RecordsRefused(KafkaError):
-    """INVALID_RECORD or INVALID_TIMESTAMP because of single records, which the answer may name (KIP-467)."""
-
-    def __init__(self, code: ErrorCode, message: str, refused: Sequence[tuple[int, str]]) -> None:
-        super().__init__(code, message)
-        self.refused = list(refused[:_ERRORS_SHOWN_MAX])  # (place in the batch, what is wrong)
 
 
 class Admitted(NamedTuple):
@@ -87,36 +89,90 @@ def walks_records(config: TopicConfig) -> bool:
     )
 
 
-def target_codec(config: TopicConfig) -> int | None:
-    """The codec that batches are kept in; None: the producer's."""
-    return None if config.compression_type == "producer" else CODEC_NAMES[config.compression_type]
+class Unlooked(NamedTuple):
+    """A batch that must be looked into aside: `question` is for record_check.answer; `settle` takes its answer."""
+
+    question: bytearray
+    config: TopicConfig
+    batch: memoryview
+    now_ms: int
+
+    def settle(self, answer: bytearray) -> Admitted:
+        """Raises KafkaError where the batch is refused."""
+        looked = read_answer(answer)
+        return _settled(self.config, self.batch, read_header(self.batch), looked, self.now_ms)
 
 
 def admit(
-    place: str, config: TopicConfig, buffer: memoryview, start: int, end: int, now_ms: int, *, internal: bool = False
+    place: str,
+    config: TopicConfig,
+    buffer: memoryview,
+    start: int,
+    end: int,
+    now_ms: int,
+    *,
+    internal: bool = False,
+    budget: Budget | None = ON_THE_LOOP,
 ) -> Admitted:
     """The batch in [start, end) of a produce request, checked in full and made what the topic wants; raises KafkaError.
 
-    `internal`: the broker itself writes it, which may send control records.
+    `internal`: the broker itself writes it, which may send control records. Lengthy: it takes more than the budget.
     """
+    header = _examine(place, config, buffer, start, end, internal)
+    looked = None
+    if _must_look(config, header, now_ms):
+        batch = buffer[start : header.end]
+        looked = look(rules_of(place, config), batch, now_ms, None if internal else budget)
+    return _settled(config, buffer, header, looked, now_ms)
+
+
+def begin(
+    place: str, config: TopicConfig, buffer: memoryview, now_ms: int, budget: Budget = ON_THE_LOOP
+) -> Admitted | Unlooked:
+    """As `admit`, for what fills `buffer`; where that takes long, what is to be done aside. It is a copy."""
+    try:
+        return admit(place, config, buffer, 0, len(buffer), now_ms, budget=budget)
+    except Lengthy:
+        whole = buffer[: read_header(buffer).end]
+        question, batch = question_of(rules_of(place, config), whole, now_ms)
+        return Unlooked(question, config, batch, now_ms)
+
+
+def _examine(place: str, config: TopicConfig, buffer: memoryview, start: int, end: int, internal: bool) -> BatchHeader:
+    """The header of the one batch, which is right as far as that can be told without its records."""
     end = _find_batch(place, buffer, start, end)
     if end - start < HEADER_BYTES:
         raise _headless(place, buffer, start, internal)
     header = read_header(buffer, start)
     _check_batch(place, config, buffer, header, internal)
     append_time = config.message_timestamp_type != "CreateTime"
-    late = not append_time and header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-    target = target_codec(config)
-    recompress = target is not None and target != header.codec and not header.attributes & CONTROL_FLAG
-    max_timestamp = header.max_timestamp
     if append_time and header.attributes & APPEND_TIME_FLAG and not internal:
         raise _refused_dates(header, "the time of the append is the broker's to set, the producer set it")
-    if recompress or late or walks_records(config):
-        walked = _walk(place, config, buffer, header, now_ms, append_time)
-        max_timestamp = max(-1, *(record.timestamp for record in walked))
-        if recompress or (header.codec and _misnumbered(header, walked)):
-            return _rebuild(place, config, header, walked, header.codec if target is None else target, now_ms)
-    if append_time:
+    return header
+
+
+def _must_look(config: TopicConfig, header: BatchHeader, now_ms: int) -> bool:
+    target = target_codec(config)
+    return (
+        walks_records(config)
+        or (target is not None and target != header.codec and not header.control)
+        or (
+            config.message_timestamp_type == "CreateTime"
+            and header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        )
+    )
+
+
+def _settled(
+    config: TopicConfig, buffer: memoryview, header: BatchHeader, looked: Looked | None, now_ms: int
+) -> Admitted:
+    """What is appended: the batch as it came, or dated, or what it was written anew as."""
+    if looked is not None and looked.batch is not None:
+        made = memoryview(looked.batch)
+        return Admitted(made, 0, len(made), read_header(made))
+    start, end = header.pos, header.end
+    max_timestamp = header.max_timestamp if looked is None else looked.max_timestamp
+    if config.message_timestamp_type != "CreateTime":
         stamp_append_time(buffer, start, end, now_ms)
     elif header.attributes & APPEND_TIME_FLAG or max_timestamp != header.max_timestamp:
         ATTRIBUTES.pack_into(buffer, start + ATTRIBUTES_AT, header.attributes & KNOWN_FLAGS & ~APPEND_TIME_FLAG)
@@ -167,7 +223,7 @@ def _check_batch(place: str, config: TopicConfig, buffer: memoryview, header: Ba
     if header.base_offset and not internal:
         raise _invalid(place, f"a produced batch has base offset 0, this one has {header.base_offset}")
     if header.size > config.max_message_bytes:
-        raise _too_large(place, header.size, config)
+        raise too_large(place, header.size, config.max_message_bytes)
     if checksum(buffer, header.pos, header.end) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{place}: the record batch doesn't match its checksum")
     if header.codec > CODEC_MAX:
@@ -187,79 +243,13 @@ def _check_batch(place: str, config: TopicConfig, buffer: memoryview, header: Ba
         raise _invalid(place, f"producer {header.producer_id} sent a batch of sequence {header.base_sequence}")
 
 
-def _walk(
-    place: str, config: TopicConfig, buffer: memoryview, header: BatchHeader, now_ms: int, append_time: bool
-) -> list[Record]:
-    """All records, each checked for a key where the topic is compacted, and for its timestamp."""
-    found = list(records(buffer, header, INFLATED_BYTES_MAX))
-    keyed = "compact" in config.cleanup_policy and not header.control
-    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    refused: list[tuple[int, str]] = []
-    dates = 0
-    for index, record in enumerate(found):
-        if keyed and record.key is None:
-            refused.append((index, f"{place} is compacted: its records must have keys"))
-        elif not append_time and record.timestamp != -1 and not -after <= now_ms - record.timestamp <= before:
-            dates += 1
-            refused.append((index, f"timestamp {record.timestamp} is outside of [{now_ms - before}, {now_ms + after}]"))
-        elif not append_time and record.timestamp == -1 and header.attributes & APPEND_TIME_FLAG:
-            dates += 1
-            refused.append((index, "the time of the append is the broker's to set"))
-    if dates:
-        message = f"{place}: {dates} of {len(found)} records have a timestamp that is not allowed"
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, message, refused)
-    if refused:
-        message = f"{place}: {len(refused)} of {len(found)} records were refused; the first: {refused[0][1]}"
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, message, refused)
-    return found
-
-
-def _misnumbered(header: BatchHeader, walked: list[Record]) -> bool:
-    return any(record.offset - header.base_offset != place for place, record in enumerate(walked))
-
-
-def _rebuild(
-    place: str, config: TopicConfig, header: BatchHeader, walked: list[Record], codec: int, now_ms: int
-) -> Admitted:
-    """The batch written anew, in the topic's codec, its records numbered from 0."""
-    append_time = config.message_timestamp_type != "CreateTime"
-    made = build(
-        [record._replace(offset=-1) for record in walked],
-        timestamp_type=APPEND_TIME if append_time else CREATE_TIME,
-        append_time=now_ms,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        compression=codec,
-        level=_level(config, codec),
-        transactional=header.transactional,
-    )
-    if len(made) > config.max_message_bytes:
-        raise _too_large(place, len(made), config)
-    view = memoryview(made)
-    return Admitted(view, 0, len(made), read_header(view, 0))
-
-
-def _level(config: TopicConfig, codec: int) -> int | None:
-    level = {1: config.compression_gzip_level, 3: config.compression_lz4_level, 4: config.compression_zstd_level}
-    chosen = level.get(codec)
-    return None if chosen == -1 and codec == 1 else chosen
-
-
 def _refused_dates(header: BatchHeader, why: str) -> RecordsRefused:
-    shown = range(min(header.record_count, _ERRORS_SHOWN_MAX))
+    shown = range(min(header.record_count, SHOWN_MAX))
     return RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, [(index, why) for index in shown])
 
 
 def _invalid(place: str, why: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, f"{place}: {why}")
-
-
-def _too_large(place: str, size: int, config: TopicConfig) -> KafkaError:
-    return KafkaError(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"{place}: a record batch of {size} bytes; max.message.bytes is {config.max_message_bytes}",
-    )
 
 
 def too_large_for_segment(place: str, size: int, config: TopicConfig) -> KafkaError:

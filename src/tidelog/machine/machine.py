@@ -14,6 +14,7 @@ What holds, always (`check_invariants`):
   and whoever asks again asks the next leader.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -21,7 +22,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from tidelog.env.clock import Clock
 from tidelog.env.loop import Loop, Timer
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps, whole
 from tidelog.wire.errors import ErrorCode, KafkaError
+
+_logger = logging.getLogger(__name__)
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -97,7 +101,7 @@ class Machine(Generic[S, R]):
         state: S,
         fold: Fold[S, R],
         log: AppendLog[R],
-        publish: Callable[[S, Sequence[R]], None],
+        publish: Callable[[S, Sequence[R]], Steps[None] | None],
         clock: Clock,
         loop: Loop,
         lost: ErrorCode,
@@ -131,7 +135,9 @@ class Machine(Generic[S, R]):
         """Committed records that this machine didn't decide in its present epoch."""
         assert self.epoch is None, "a leading machine replayed its records when it appended them"
         self.committed = self.newest = self._fold(self.newest, records, position)
-        self._publish(self.committed, records)
+        steps = self._publish(self.committed, records)
+        if steps is not None:
+            whole(steps)
 
     # ---- leading ----
 
@@ -152,14 +158,13 @@ class Machine(Generic[S, R]):
         self._timers.clear()
         for entry in waiting:
             for promise, _ in entry.answers:
-                promise.fail(KafkaError(self._lost, "leadership ended before the change was committed"))
+                promise.fail(self.lost())
 
     def submit(self, decide: Callable[[S, int], tuple[Sequence[R], T]]) -> Promise[T]:
         """Decide on the newest state, now; the answer comes when the records are committed and published."""
-        if self.epoch is None:
-            return Promise[T].failed(KafkaError(self._lost, "this node doesn't lead"))
-        if self._waiting_answers >= WAITING_MAX:
-            return Promise[T].failed(KafkaError(self._full, f"{WAITING_MAX} changes wait already"))
+        refused = self.refuses()
+        if refused is not None:
+            return Promise[T].failed(refused)
         now_ms = self._clock.now_ms()
         try:
             records, answer = decide(self.newest, now_ms)
@@ -170,9 +175,28 @@ class Machine(Generic[S, R]):
         if not self._waiting:
             return Promise[T].resolved(answer)
         promise: Promise[T] = Promise()
+        self.answer_later(promise, answer)
+        return promise
+
+    def refuses(self, more: int = 0) -> KafkaError | None:
+        """Why nothing can be decided now, if so; `more`: answers that wait elsewhere."""
+        if self.epoch is None:
+            return KafkaError(self._lost, "this node doesn't lead")
+        if self._waiting_answers + more >= WAITING_MAX:
+            return KafkaError(self._full, f"{WAITING_MAX} changes wait already")
+        return None
+
+    def lost(self) -> KafkaError:
+        """What whoever waits hears when leadership ends."""
+        return KafkaError(self._lost, "leadership ended before the change was committed")
+
+    def answer_later(self, promise: Promise[T], answer: T) -> None:
+        """Resolve it when what was appended so far is committed."""
+        if not self._waiting:
+            promise.resolve(answer)
+            return
         self._waiting[-1].answers.append((promise, answer))
         self._waiting_answers += 1
-        return promise
 
     def _append(self, records: Sequence[R], now_ms: int) -> None:
         assert self.epoch is not None
@@ -182,11 +206,16 @@ class Machine(Generic[S, R]):
         written = self._log.append(records, self.epoch, now_ms)
         if written != last:  # the log added records of its own, such as those of a transaction
             state = self._fold(state, (), Position(written, self.epoch, now_ms))
+        self.appended(written, state, records)
+
+    def appended(self, offset: int, state: S, records: Sequence[R]) -> None:
+        """These records, up to `offset`, are in the log, and lead from the newest state to this one."""
         self.newest = state
-        self._waiting.append(_Waiting(written, state, records, self._clock.monotonic()))
+        self._waiting.append(_Waiting(offset, state, records, self._clock.monotonic()))
 
     def commit(self, end: int) -> None:
-        """Everything below `end` is committed: publish it, then answer.
+        """Everything below `end` is committed: publish it, then answer. What takes long to publish is published in
+        steps, and the rest comes behind it.
 
         Who is answered may submit again at once, and that may be committed before this returns: it takes its turn
         behind the answers that come before it.
@@ -195,16 +224,55 @@ class Machine(Generic[S, R]):
         if self._committing:
             return
         self._committing = True
+        publishing = False
         try:
             while self._waiting and self._waiting[0].offset < self._end:
-                entry = self._waiting.popleft()
-                self._waiting_answers -= len(entry.answers)
+                entry = self._waiting[0]
                 self.committed = entry.state
-                self._publish(entry.state, entry.records)
-                for promise, answer in entry.answers:
-                    promise.resolve(answer)
+                if not self._publish_now(entry):
+                    publishing = True
+                    return
+                self._answer(entry)
         finally:
-            self._committing = False
+            self._committing = publishing
+
+    def _publish_now(self, entry: _Waiting[S, R]) -> bool:
+        """Tell of the entry; whether that is done. Where it takes long, it goes on in later turns, and so do we."""
+        try:
+            steps = self._publish(entry.state, entry.records)
+        except Exception as error:
+            self._not_told(entry, error)
+            return True
+        if steps is None:
+            return True
+        published = self._loop.drive(steps)
+        if not published.done:
+            published.on_done(lambda promise: self._published(entry, promise))
+            return False
+        if published.error is not None:
+            self._not_told(entry, published.error)
+        return True
+
+    def _published(self, entry: _Waiting[S, R], promise: Promise[None]) -> None:
+        if promise.error is not None:
+            self._not_told(entry, promise.error)
+        self._committing = False
+        try:
+            self._answer(entry)
+        finally:
+            self.commit(self._end)
+
+    def _not_told(self, entry: _Waiting[S, R], error: BaseException) -> None:
+        """It is committed, whoever could not follow: the answer says so, and the log what happened."""
+        _logger.error("the change up to offset %d is committed, but not followed", entry.offset, exc_info=error)
+
+    def _answer(self, entry: _Waiting[S, R]) -> None:
+        """It was published: whoever waits for it is answered, unless leadership ended while that took its time."""
+        if self._waiting and self._waiting[0] is entry:
+            self._waiting.popleft()
+            self._waiting_answers -= len(entry.answers)
+            for promise, answer in entry.answers:
+                promise.resolve(answer)
 
     @property
     def waiting_since(self) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from tidelog.env.slices import Steps, whole
 from tidelog.metadata.image import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -16,6 +17,7 @@ from tidelog.metadata.image import (
     EndpointImage,
     PartitionImage,
     TopicImage,
+    unified_name,
 )
 from tidelog.wire.records.metadata import (
     AbortTransactionRecord,
@@ -49,6 +51,7 @@ from tidelog.wire.records.metadata import (
 
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_CHANGE = -1
+RECORDS_A_STEP = 64
 
 
 class ImageError(ValueError):
@@ -57,16 +60,26 @@ class ImageError(ValueError):
 
 def fold(image: ClusterImage, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> ClusterImage:
     """The image after `records`, the last of which stands at `offset`."""
+    return whole(fold_steps(image, records, offset, epoch, timestamp_ms))
+
+
+def fold_steps(
+    image: ClusterImage, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int
+) -> Steps[ClusterImage]:
+    """As `fold`, in steps."""
     builder = ImageBuilder(image)
-    for record in records:
+    for count, record in enumerate(records, 1):
         builder.apply(record)
-    return builder.build(offset, epoch, timestamp_ms)
+        if not count % RECORDS_A_STEP:
+            yield
+    return (yield from builder.build_steps(offset, epoch, timestamp_ms))
 
 
 class ImageBuilder:
     """An image that records are being folded into."""
 
     __slots__ = (
+        "_configs",
         "_fields",
         "_image",
         "_interned",
@@ -89,6 +102,7 @@ class ImageBuilder:
         self._partitions: dict[bytes, list[PartitionImage | None]] = {}  # of touched topics
         self._topics: dict[bytes, str] = {}  # names of touched topics
         self._new_names: set[str] = set()
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}  # of touched resources
 
     def apply(self, record: Record) -> None:
         handler = _HANDLERS.get(type(record))
@@ -98,14 +112,19 @@ class ImageBuilder:
 
     def build(self, offset: int, epoch: int, timestamp_ms: int) -> ClusterImage:
         """The image as it now is. The builder is used up."""
+        return whole(self.build_steps(offset, epoch, timestamp_ms))
+
+    def build_steps(self, offset: int, epoch: int, timestamp_ms: int) -> Steps[ClusterImage]:
         changed = dict(self._fields)
         if self._partitions:
             by_name, by_id = self._own("topics"), self._own("topics_by_id")
-            for topic_id, partitions in self._partitions.items():
+            for count, (topic_id, partitions) in enumerate(self._partitions.items(), 1):
                 if None in partitions:
                     raise ImageError(f"topic {self._topics[topic_id]} lacks partition {partitions.index(None)}")
                 topic = TopicImage(self._topics[topic_id], topic_id, tuple(partitions))  # pyright: ignore[reportArgumentType]
                 by_name[topic.name] = by_id[topic_id] = topic
+                if not count % RECORDS_A_STEP:
+                    yield
         changed.update(self._owned)
         return replace(
             self._image,
@@ -135,6 +154,10 @@ class ImageBuilder:
         self._partitions[record.topic_id] = []
         self._topics[record.topic_id] = record.name
         self._new_names.add(record.name)
+        unified = unified_name(record.name)
+        if unified is not None:
+            names = self._own("unified_names")
+            names[unified] = (*names.get(unified, ()), record.name)
 
     def _touch(self, topic_id: bytes, kind: str) -> list[PartitionImage | None]:
         partitions = self._partitions.get(topic_id)
@@ -191,6 +214,13 @@ class ImageBuilder:
         del self._partitions[record.topic_id]
         self._own("topics").pop(name, None)
         self._own("topics_by_id").pop(record.topic_id, None)
+        unified = unified_name(name)
+        if unified is not None:
+            names = self._own("unified_names")
+            names[unified] = tuple(other for other in names[unified] if other != name)
+            if not names[unified]:
+                del names[unified]
+        self._configs.pop((TOPIC_RESOURCE, name), None)
         if (TOPIC_RESOURCE, name) in self._current("configs"):
             del self._own("configs")[(TOPIC_RESOURCE, name)]
 
@@ -203,7 +233,13 @@ class ImageBuilder:
             if not ids:
                 raise ImageError(f"ClearElrRecord for topic {record.topic_name}, which doesn't exist")
         else:
-            ids = list({*self._current("topics_by_id"), *self._partitions})
+            touched = self._partitions
+            ids = [
+                id
+                for id, topic in self._current("topics_by_id").items()
+                if id not in touched and any(p.elr or p.last_known_elr for p in topic.partitions)
+            ]
+            ids += touched
         for topic_id in ids:
             partitions = self._touch(topic_id, "ClearElrRecord")
             partitions[:] = [p and p._replace(elr=(), last_known_elr=()) for p in partitions]
@@ -269,16 +305,17 @@ class ImageBuilder:
 
     def config(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
-        configs = self._own("configs")
-        values = dict(configs.get(key, ()))
+        values = self._configs.get(key)
+        if values is None:  # copied once: a resource may have thousands
+            values = self._configs[key] = dict(self._own("configs").get(key, ()))
         if record.value is None:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
         if values:
-            configs[key] = values
+            self._own("configs")[key] = values
         else:
-            configs.pop(key, None)
+            self._own("configs").pop(key, None)
 
     def feature(self, record: FeatureLevelRecord) -> None:
         if record.feature_level:

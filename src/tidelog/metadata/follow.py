@@ -3,8 +3,10 @@
 Subscribers run on the loop, in the order in which they registered, each seeing the image that the one before saw.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 
+from tidelog.env.slices import Steps, whole
 from tidelog.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ClusterImage
 from tidelog.wire.records.metadata import (
     ClearElrRecord,
@@ -16,45 +18,84 @@ from tidelog.wire.records.metadata import (
     TopicRecord,
 )
 
-Subscriber = Callable[[ClusterImage, ClusterImage, set[bytes], set[tuple[int, str]]], None]
-"""Called with the old image, the new one, the ids of changed topics, and the (type, name) of changed configs."""
+_logger = logging.getLogger(__name__)
+
+Subscriber = Callable[[ClusterImage, ClusterImage, set[bytes], set[tuple[int, str]]], Steps[None] | None]
+"""Called with the old image, the new one, the ids of changed topics, and the (type, name) of changed configs.
+
+It is done when it returns, or, where following the change may take long, when the steps that it returns are."""
+
+RECORDS_A_STEP = 256
 
 
 class Follower:
     """Holds the committed image. `image` is replaced, never changed."""
 
-    __slots__ = ("_pending_configs", "_pending_topics", "_subscribers", "image")
+    __slots__ = ("_pending_configs", "_pending_topics", "_subscribers", "_under_way", "image")
 
     def __init__(self, image: ClusterImage = EMPTY_IMAGE) -> None:
         self.image = image.visible
         self._subscribers: list[Subscriber] = []
         self._pending_topics: set[bytes] = set()
         self._pending_configs: set[tuple[int, str]] = set()
+        self._under_way: Steps[None] | None = None
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Be told of every change from now on; what is there already stands in `image`."""
         self._subscribers.append(subscriber)
 
-    def publish(self, image: ClusterImage, records: Iterable[Record]) -> None:
-        """`image` is committed; `records` are what led to it from the image before."""
+    def publish(self, image: ClusterImage, records: Iterable[Record]) -> Steps[None]:
+        """`image` is committed; `records` are what led to it from the image before.
+
+        In steps, since a change may be one of thousands of topics: readers see all of it before the first subscriber
+        hears of it. One publication follows the other: where the one before was left in its middle, it is ended first.
+        """
+        self._end_last()
+        self._under_way = steps = self._publish(image, records)
+        yield from steps
+        if self._under_way is steps:
+            self._under_way = None
+
+    def _end_last(self) -> None:
+        last, self._under_way = self._under_way, None
+        if last is not None:
+            try:
+                whole(last)
+            except Exception:
+                _logger.exception("a change of the metadata could not be followed by all of the broker")
+
+    def _publish(self, image: ClusterImage, records: Iterable[Record]) -> Steps[None]:
         old = self.image
         topics, configs = self._pending_topics, self._pending_configs
-        for record in records:
+        for count, record in enumerate(records, 1):
             _note(record, old, topics, configs)
+            if not count % RECORDS_A_STEP:
+                yield
         if image.before_transaction is not None:  # seen when the transaction ends, with all it changed
             return
         self._pending_topics, self._pending_configs = set(), set()
         self.image = image
-        for subscriber in self._subscribers:
-            subscriber(old, image, topics, configs)
+        yield from self._tell(old, topics, configs)
 
     def replace(self, image: ClusterImage) -> None:
         """Start over from an image that was loaded as a whole: everything may have changed."""
         old, self.image = self.image, image.visible
         topics = {*old.topics_by_id, *self.image.topics_by_id}
         configs = {*old.configs, *self.image.configs}
+        whole(self._tell(old, topics, configs))
+
+    def _tell(self, old: ClusterImage, topics: set[bytes], configs: set[tuple[int, str]]) -> Steps[None]:
+        """All subscribers hear of it, also where one of them fails; what the first failed with is raised then."""
+        image, failed = self.image, None
         for subscriber in self._subscribers:
-            subscriber(old, self.image, set(topics), set(configs))
+            try:
+                steps = subscriber(old, image, topics, configs)
+                if steps is not None:
+                    yield from steps
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
 
 def _note(record: Record, old: ClusterImage, topics: set[bytes], configs: set[tuple[int, str]]) -> None:

@@ -92,6 +92,8 @@ class ClusterImage:
     controllers: Mapping[int, ControllerImage] = field(default_factory=_empty)
     topics: Mapping[str, TopicImage] = field(default_factory=_empty)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_empty)
+    unified_names: Mapping[str, tuple[str, ...]] = field(default_factory=_empty)
+    """Topics with a '.' or '_' in their names, by the name with '_' for both: metrics can't tell them apart."""
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
     next_producer_id: int = -1
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]] = field(default_factory=_empty)
@@ -129,6 +131,13 @@ class ClusterImage:
                 assert set(partition.isr) <= set(partition.replicas), (name, partition)
                 assert not partition.directories or len(partition.directories) == len(partition.replicas)
         assert all(values for values in self.configs.values()), "an empty set of overrides is left out"
+        unified = [name for names in self.unified_names.values() for name in names]
+        assert sorted(unified) == sorted(name for name in self.topics if unified_name(name) is not None)
 
 
 EMPTY_IMAGE = ClusterImage()
+
+
+def unified_name(topic: str) -> str | None:
+    """The topic's key in `unified_names`; None where its name has neither character."""
+    return topic.replace(".", "_") if "." in topic or "_" in topic else None

@@ -28,6 +28,10 @@ from tidelog.wire.errors import KafkaError
 _logger = logging.getLogger(__name__)
 
 
+FIRST_AFTER_MS = 60_000
+"""A checkpoint that is overdue at a start waits until clients that came back have had their turn."""
+
+
 class SnapshotSource(NamedTuple):
     """A committed state to be written as a checkpoint. `values` is drawn off the loop: it must not change."""
 
@@ -61,7 +65,16 @@ class Checkpointer:
         self._under_way = False
         self._stopped = False
         self._bytes = 0
-        self._restart_timer()
+
+    def begin(self, log_bytes: int, age_ms: int) -> None:
+        """The log is recovered: so many bytes are behind the newest checkpoint, which is so old.
+
+        What earlier lives wrote counts: a broker that is restarted again and again would never write one else.
+        """
+        self._bytes = log_bytes
+        interval_ms = self._settings.snapshot_interval_ms
+        left_ms = min(max(interval_ms - age_ms, FIRST_AFTER_MS), interval_ms)
+        self._restart_timer(left_ms)
 
     def stop(self) -> None:
         self._stopped = True
@@ -131,13 +144,14 @@ class Checkpointer:
             total -= sizes[oldest] + before - self._log.size_bytes()
         delete_snapshots(disk, folder, gone)
 
-    def _restart_timer(self) -> None:
+    def _restart_timer(self, delay_ms: int | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         interval_ms = self._settings.snapshot_interval_ms
         self._timer = None
         if interval_ms > 0 and not self._stopped:
-            self._timer = self._env.loop.call_later(interval_ms / 1000, self._interval_over)
+            delay_ms = interval_ms if delay_ms is None else delay_ms
+            self._timer = self._env.loop.call_later(delay_ms / 1000, self._interval_over)
 
     def _interval_over(self) -> None:
         self._restart_timer()

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.env.network import Buffer
+from tidelog.env.slices import Steps, whole
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from tidelog.wire.batch import BatchHeader, build, payload, records
+from tidelog.wire import varint
+from tidelog.wire.batch import BatchHeader, build, payload, records, whole_batch
 from tidelog.wire.record import Record
 from tidelog.wire.records import control as wire
 from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, VotersRecord, encode_control
 
 KRAFT_VERSION_MAX = 1
+RECORDS_A_STEP = 64
 
 
 def control_batch(records: Sequence[ControlRecord], base_offset: int, epoch: int, now_ms: int) -> bytearray:
@@ -21,9 +25,34 @@ def control_batch(records: Sequence[ControlRecord], base_offset: int, epoch: int
     return build(made, base_offset=base_offset, leader_epoch=epoch, control=True)
 
 
+class DataRecords(NamedTuple):
+    """The records of a data batch to be: what takes the time to make of it, and doesn't depend on its place."""
+
+    total: int
+    section: bytes | bytearray
+
+    def batch(self, base_offset: int, epoch: int, now_ms: int) -> bytearray:
+        return whole_batch(self.section, self.total, base_offset=base_offset, leader_epoch=epoch, timestamp=now_ms)
+
+
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    made = [Record(offset, now_ms, None, value, ()) for offset, value in enumerate(values, base_offset)]
-    return build(made, base_offset=base_offset, leader_epoch=epoch)
+    return whole(data_records(values)).batch(base_offset, epoch, now_ms)
+
+
+def data_records(values: Sequence[bytes]) -> Steps[DataRecords]:
+    """Values without keys or headers, all of one time: what `wire.record.encode_record` gives, faster."""
+    section = bytearray()
+    encode = varint.encode
+    for delta, value in enumerate(values):
+        length = encode(len(value))
+        place = encode(delta)
+        # Attributes, timestamp delta, no key in front of the value; no headers behind it.
+        section += b"".join(
+            (encode(len(place) + len(length) + len(value) + 4), b"\0\0", place, b"\1", length, value, b"\0")
+        )
+        if delta % RECORDS_A_STEP == RECORDS_A_STEP - 1:
+            yield
+    return DataRecords(len(values), section)
 
 
 def data_values(buffer: Buffer, header: BatchHeader) -> list[bytes]:

@@ -11,11 +11,13 @@ from typing import NamedTuple, Protocol
 from tidelog.env import Environment
 from tidelog.env.loop import Timer
 from tidelog.env.promise import Promise
+from tidelog.env.slices import whole
 from tidelog.raft.checkpointer import Checkpointer, SnapshotSource
 from tidelog.raft.control import (
+    DataRecords,
     VoterHistory,
     control_batch,
-    data_batch,
+    data_records,
     data_values,
     leader_change,
     voters_record,
@@ -163,8 +165,9 @@ class RaftDriver:
             lambda: (self.kraft_version, self.voters),
         )
         history = VoterHistory()
-        self._load(history)
-        self._scan_control_batches(history)
+        loaded_ms = self._load(history)
+        log_bytes = self._scan_control_batches(history)
+        self._checkpointer.begin(log_bytes, self._env.clock.now_ms() - loaded_ms)
         self._voters_in_log = history.in_log
         self.kraft_version = history.kraft_version
         voters = history.voters or VoterSet((Voter(ReplicaKey(self.local.key.id), self.local.endpoints),))
@@ -194,11 +197,16 @@ class RaftDriver:
             self._checkpointer.stop()
         if self._timer is not None:
             self._timer.cancel()
+        self.resign()
+
+    def resign(self) -> None:
+        """Lead no longer: the machine on top can't, though the log can be written."""
         if self._leading is not None:
             self.handle(Resigned())
 
-    def _load(self, history: VoterHistory) -> None:
-        """Hand the newest checkpoint on, and see that the log goes on where it ends."""
+    def _load(self, history: VoterHistory) -> int:
+        """Hand the newest checkpoint on, and see that the log goes on where it ends. Of when it is."""
+        timestamp_ms = self._env.clock.now_ms()
         snapshot = self.snapshots[-1] if self.snapshots else SnapshotId(0, 0)
         if self._log.log_start > snapshot.offset:
             raise SnapshotError(
@@ -207,6 +215,7 @@ class RaftDriver:
             )
         if self.snapshots:
             contents = read_snapshot(self._env.disk, f"{self.folder}/{snapshot.file_name}")
+            timestamp_ms = contents.header.last_contained_log_timestamp
             for record in contents.control:
                 history.note(record, in_log=snapshot.offset > 0)
             if snapshot.offset:
@@ -214,12 +223,17 @@ class RaftDriver:
         if self._log.end.offset < snapshot.offset:  # the checkpoint is durable, the log's end was not
             self._log.start_over_at(snapshot.offset)
         self._replayed = snapshot.offset
+        return timestamp_ms
 
-    def _scan_control_batches(self, history: VoterHistory) -> None:
+    def _scan_control_batches(self, history: VoterHistory) -> int:
+        """Who votes, as the log behind the checkpoint has it; how many bytes that is."""
+        log_bytes = 0
         for header, buffer in self._log.batches(self._replayed, self._log.end.offset):
+            log_bytes += header.size
             if header.control:
                 for record in records(buffer, header):
                     history.note(decode_control(record.key or b"", record.value or b""), in_log=True)
+        return log_bytes
 
     # ---- events and effects ----
 
@@ -319,17 +333,21 @@ class RaftDriver:
         return self.log_end
 
     def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
+        """Append one batch; the offset of its last record. As `append_records`."""
+        return self.append_records(whole(data_records(values)), epoch, now_ms)
+
+    def append_records(self, records: DataRecords, epoch: int, now_ms: int) -> int:
         """Append one batch; the offset of its last record. NOT_CONTROLLER where this node doesn't lead `epoch`,
         KAFKA_STORAGE_ERROR where the log can't be written: on a full disk it goes on later, otherwise it is offline.
         """
         if self._leading != epoch:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"epoch {epoch} is not led here")
-        batch = data_batch(values, self.log_end, epoch, now_ms)
+        batch = records.batch(self.log_end, epoch, now_ms)
         if len(batch) > BATCH_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a metadata batch of {len(batch)} bytes; {BATCH_BYTES_MAX} are allowed",
             )
-        last = self.log_end + len(values) - 1
+        last = self.log_end + records.total - 1
         self._write(batch)
         return last

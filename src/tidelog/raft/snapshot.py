@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidelog.env.disk import Disk
 from tidelog.raft.control import control_batch, data_batch, data_values, voters_record
 from tidelog.raft.voters import VoterSet
-from tidelog.wire.batch import check, iterate, read_header, records
+from tidelog.wire.batch import HEADER_BYTES, check, iterate, read_header, records
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.records.control import (
     ControlRecord,
@@ -147,8 +147,9 @@ def read_snapshot(disk: Disk, path: str) -> SnapshotContents:
 
 def snapshot_timestamp(disk: Disk, path: str) -> int:
     """When the last record in a checkpoint was written."""
-    data = disk.read_whole(path)
-    first = next(records(data, read_header(data)))
+    file = disk.open(path)
+    header = read_header(file.read(0, HEADER_BYTES))
+    first = next(records(file.read(0, header.size), header))  # of the first batch: a checkpoint may be large
     decoded = decode_control(first.key or b"", first.value or b"")
     return decoded.last_contained_log_timestamp if isinstance(decoded, SnapshotHeaderRecord) else 0
 

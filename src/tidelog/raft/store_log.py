@@ -66,14 +66,13 @@ class StoreLog:
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         while start < end:
-            piece = self._log.read(start, READ_BYTES, end)
-            if piece is None:
+            data = self._log.read_bytes(start, READ_BYTES, end)
+            if data is None:
                 return
-            view = piece.view()
             before = start
-            for header in iterate(view):
+            for header in iterate(data):
                 start = header.next_offset
-                yield header, view
+                yield header, data
             assert start > before, f"no whole batch at offset {start} of the metadata log"
 
     def delete_before(self, offset: int) -> None:

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.log.append_run import append_run
+from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
 from tidelog.replica.waiters import AckQueue, FetchWaiter
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from tidelog.env.promise import Promise
     from tidelog.log.log import Log
     from tidelog.log.slice import Slice
+    from tidelog.log.validate import Admitted
     from tidelog.metadata.image import PartitionImage
 
 
@@ -35,6 +38,7 @@ class Partition:
         "_fetches",
         "_node_id",
         "_only_here",
+        "_resends",
         "_wake_later",
         "deleted",
         "epoch_start",
@@ -60,6 +64,7 @@ class Partition:
         node_id: int,
         commit: Commit,
         wake_later: Callable[[Partition], None],
+        resends: Resends | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -72,11 +77,14 @@ class Partition:
         self._wake_later = wake_later
         self._acks: AckQueue | None = None
         self._fetches: dict[FetchWaiter, None] | None = None
+        self._resends = resends
         self.image = image
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
         self.high_watermark = log.high_watermark = log.durable_end
+        if log._producers is not None:  # they were read when the log was opened
+            log._producers.advance_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
         if image.leader == node_id:
@@ -126,20 +134,90 @@ class Partition:
 
     # -- writing
 
-    def append(self, buffer: memoryview, start: int, end: int, acks: int, now_ms: int) -> tuple[int, int, int]:
-        """Append what a producer sent; (base offset, next offset, append time or -1). The caller waits for its acks."""
+    def append(
+        self,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        acks: int,
+        now_ms: int,
+        admission: Admitted | KafkaError | None = None,
+    ) -> tuple[int, int, int]:
+        """Append what a producer sent; (base offset, next offset, append time or -1). The caller waits for its acks.
+
+        `admission`: what came of a look into its records that was made already (`Log.admit`). Without one, Lengthy is
+        raised where that takes long.
+        """
         log = self.log
-        if self.leader != self._node_id or log.offline is not None:
-            self.check_leader()
-        if acks == -1 and len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr():
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        appended = log.append(buffer, start, end, self.leader_epoch, now_ms)
+        sent = self._in_turn(buffer, start, end, now_ms) if self._resends is not None else None
+        try:
+            if self.leader != self._node_id or log.offline is not None:
+                self.check_leader()
+            if acks == -1 and len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr():
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            if admission is None:
+                appended = log.append(buffer, start, end, self.leader_epoch, now_ms)
+            elif isinstance(admission, KafkaError):
+                raise admission
+            else:
+                made, first, last, _ = admission
+                appended = log.append(made, first, last, self.leader_epoch, now_ms, admitted=True)
+        except KafkaError as error:
+            if error.code in SENT_AGAIN:
+                self.expect_again(buffer, start, end, now_ms)
+            raise
+        if sent is not None:
+            self._took(sent)
         durable_end = log.durable_end
         if durable_end != log.log_end:
             self._commit.request(log)
         if durable_end != self.high_watermark:
             self.advance()
         return appended
+
+    def begin(self) -> Promise[None] | None:
+        """Settled when the log was made ready for its first write, or that failed; None: there is nothing to do."""
+        return None if self.log._segments or self.leader != self._node_id else self.log.begin()
+
+    def remember(self, buffer: memoryview, start: int, end: int) -> Promise[None] | None:
+        """Settled when the log knows what it can of a batch that may have been sent before; None: it does already."""
+        producers = self.log._producers
+        if producers is None or producers.unread < 0:
+            return None
+        sent = read_sent(buffer, start, end)
+        return self.log.read_windows() if sent is not None and producers.is_unread(*sent) else None
+
+    def expect_again(self, buffer: memoryview, start: int, end: int, now_ms: int) -> None:
+        """A producer's batch isn't taken now and will be sent again: what comes behind it must not come before it."""
+        resends = self._resends or Resends()
+        resends.refuse_sound(buffer, start, end, now_ms)
+        self._resends = resends or None
+
+    def _in_turn(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Sent | None:
+        """Whose batch this is; raises where one that was refused has to come before it."""
+        resends = self._resends
+        assert resends is not None
+        resends.forget(now_ms)
+        if not resends:
+            self._resends = None
+            return None
+        sent = read_sent(buffer, start, end)
+        first = None if sent is None else resends.before(sent)
+        if sent is not None and first is not None and self.is_served:
+            known = self.log.producers.get(sent.producer_id)
+            if known is None or known.epoch < sent.epoch:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {sent.producer_id} sent sequence {sent.sequence} to {self.topic}-{self.index}, "
+                    f"but tried {first} before, which was refused",
+                )
+        return sent
+
+    def _took(self, sent: Sent) -> None:
+        assert self._resends is not None
+        self._resends.take(sent.producer_id)
+        if not self._resends:
+            self._resends = None
 
     def append_run(self, buffer: memoryview, ranges: list[tuple[int, int]], now_ms: int) -> list[int] | None:
         """Append plain batches with one write, where all are acknowledged then; their base offsets.
@@ -206,6 +284,11 @@ class Partition:
         if self._fetches:
             self._wake_later(self)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other replica, so that what is durable here is committed."""
+        return self.image.replicas == self._only_here
+
     def _is_below_min_isr(self) -> bool:
         """As in Kafka, no more in-sync replicas are asked for than the partition has replicas."""
         return len(self.isr) < min(self.log.config.min_insync_replicas, len(self.image.replicas))
@@ -247,7 +330,7 @@ class Partition:
 
     def wake_fetches(self) -> None:
         for waiter in list(self._fetches or ()):
-            waiter.wake()
+            waiter.wake(self)
 
     def expire_fetches(self) -> None:
         """The broker stops: whoever waits is answered now."""

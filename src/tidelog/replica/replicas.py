@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.env.promise import Promise, gather
 from tidelog.replica.partition import Partition
+from tidelog.replica.resends import Resends
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Loop
+    from tidelog.env.slices import Steps
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
     from tidelog.metadata.image import ClusterImage, TopicImage
@@ -20,8 +25,24 @@ log = logging.getLogger("tidelog.replica")
 
 OPENED_TOGETHER = 2
 OPEN_PAUSE_S = 0.01
+"""What nobody asked for is opened a few at a time, with pauses: clients come first."""
+OPEN_AGAIN_S = 5.0
+"""After this those are tried again that couldn't be opened, for want of descriptors."""
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
+
+
+class NotOpenYet(KafkaError):
+    """The log of a partition that is led here is being opened, off the loop. `opened` is settled when to ask again.
+
+    Whoever can't wait for that is told what Kafka says of a partition that its leader hasn't taken over yet.
+    """
+
+    def __init__(self, topic: str, index: int, opened: Promise[None]) -> None:
+        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being opened: try again")
+        self.topic = topic
+        self.index = index
+        self.opened = opened
 
 
 class Replicas:
@@ -36,6 +57,8 @@ class Replicas:
         self._metadata = metadata
         self._topic_config = topic_config
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._opening: dict[tuple[str, int], Promise[None]] = {}
+        self._resends: dict[tuple[str, int], Resends] = {}  # of partitions whose logs aren't open yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
@@ -45,7 +68,10 @@ class Replicas:
         return iter(self._partitions.values())
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition under this name. Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if elsewhere."""
+        """The partition under this name. Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if elsewhere.
+
+        Where its log is on disk and wasn't opened since the start, that begins now, and NotOpenYet is raised.
+        """
         found = self._partitions.get((topic, index))
         if found is not None:
             return found
@@ -60,6 +86,25 @@ class Replicas:
         if image is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.get(image.name, index)
+
+    @property
+    def all_open(self) -> bool:
+        """Whether `get` never raises NotOpenYet."""
+        return self._store.all_open
+
+    def open(self, places: Iterable[tuple[str | bytes, int]]) -> Promise[None] | None:
+        """Open the logs of these partitions; settled when that was tried with each of them. None: they are open."""
+        waiting: dict[Promise[None], None] = {}
+        for topic, index in places:
+            if (topic, index) in self._partitions:
+                continue
+            try:
+                self.by_id(topic, index) if isinstance(topic, bytes) else self.get(topic, index)
+            except NotOpenYet as not_yet:
+                waiting[not_yet.opened] = None
+            except KafkaError:  # whoever asked for it is told so
+                continue
+        return gather(list(waiting)).map(lambda _: None) if waiting else None
 
     def opened(self, key: tuple[str | bytes, int]) -> Partition | None:
         """The partition under the name or id of its topic, if it was asked for before; cheap, and never raises."""
@@ -81,7 +126,12 @@ class Replicas:
         image = topic.partitions[index]
         if self._node_id not in image.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        stored = self._store.log(topic.name, index, topic.id, self.config(topic.name))
+        config = self.config(topic.name)
+        if self._store.waits(topic.name, index, config):
+            raise NotOpenYet(topic.name, index, self._open_log(topic, index, config))
+        stored = self._store.log(topic.name, index, topic.id, config)
+        if stored.config is not config:  # it was changed while the log was opened
+            stored.configure(config)
         partition = self._partitions[topic.name, index] = Partition(
             topic.name,
             topic.id,
@@ -91,28 +141,71 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
+            resends=self._resends.pop((topic.name, index), None),
         )
         return partition
+
+    def expect_again(self, topic: str, index: int, records: memoryview, now_ms: int) -> None:
+        """A producer's batch came before the log was open, and will be sent again: as `Partition.expect_again`."""
+        resends = self._resends.get((topic, index)) or Resends()
+        resends.refuse_sound(records, 0, len(records), now_ms)
+        if resends:
+            self._resends[topic, index] = resends
+
+    def _open_log(self, topic: TopicImage, index: int, config: TopicConfig) -> Promise[None]:
+        opened = self._opening.get((topic.name, index))
+        if opened is None:
+            opened = self._opening[topic.name, index] = self._store.open(topic.name, index, topic.id, config)
+            opened.on_done(partial(self._log_opened, topic.name, index))
+        return opened
+
+    def _log_opened(self, topic: str, index: int, opened: Promise[None]) -> None:
+        del self._opening[topic, index]
+        if opened.error is None:
+            with suppress(KafkaError):  # deleted meanwhile, or led elsewhere
+                self.get(topic, index)
 
     # -- what was on disk at the start
 
     def put_strays_aside(self) -> None:
-        """Folders that no topic has: of one deleted in the moment of a crash, or of a wrong backup."""
+        """Folders that no topic has: of one deleted in the moment of a crash, or of a wrong backup.
+
+        Raises FolderError where a partition is in two data folders that can't be told apart.
+        """
         topics = self._metadata.image.topics
         for topic, index in self._store.found():
             if topic not in topics or index >= len(topics[topic].partitions):
-                self._store.put_aside(topic, index)
+                self._store.put_stray_aside(topic, index)
+        for topic, index in self._store.found_twice():
+            self._store.choose_folder(topic, index, topics[topic].id)
 
     def open_found(self) -> None:
         """Open, a few at a time, what is on disk and nobody asked for yet, so that retention and scrub reach it."""
-        found = self._store.found()
-        for topic, index in found[:OPENED_TOGETHER]:
+        self._open_next(iter(self._store.found()))
+
+    def _open_next(self, found: Iterator[tuple[str, int]], *, failed: bool = False) -> None:
+        """`failed`: some couldn't be opened for a reason that may pass."""
+        waiting: list[Promise[None]] = []
+        for topic, index in found:
             try:
                 self.get(topic, index)
+            except NotOpenYet as not_yet:
+                waiting.append(not_yet.opened)
             except (KafkaError, OSError) as error:
                 log.warning("can't open %s-%d: %s", topic, index, error)
-        if len(self._store.found()) < len(found):
-            self._loop.call_later(OPEN_PAUSE_S, self.open_found)
+            if len(waiting) == OPENED_TOGETHER:
+                break
+
+        def pause(_: object) -> None:
+            more_failed = failed or any(opened.error is not None for opened in waiting)
+            self._loop.call_later(OPEN_PAUSE_S, partial(self._open_next, found, failed=more_failed))
+
+        if waiting:
+            gather(waiting).on_done(pause)
+        elif failed:
+            self._loop.call_later(OPEN_AGAIN_S, self.open_found)
+        else:
+            self._store.recoveries.finish(len(self._store.offline))
 
     # -- waking: once a turn of the loop, however many batches came in it
 
@@ -138,50 +231,73 @@ class Replicas:
         new: ClusterImage,
         changed_topics: set[bytes],
         changed_configs: set[tuple[int, str]],
-    ) -> None:
+    ) -> Steps[None]:
+        """In steps: a change may be one of thousands of partitions. What is gone isn't found from the first one on."""
+        gone: list[tuple[TopicImage, dict[int, Partition]]] = []
+        for topic_id in changed_topics:
+            before = old.topics_by_id.get(topic_id)
+            if before is not None and topic_id not in new.topics_by_id:
+                gone.append((before, self._take(before)))
         if changed_topics or changed_configs:
             for forget in self.forget:
                 forget()
         if changed_configs:
-            self._configs_changed(changed_configs)
+            yield from self._configs_changed(changed_configs)
+        for topic, partitions in gone:
+            yield from self._topic_gone(topic, partitions)
         for topic_id in changed_topics:
             before, after = old.topics_by_id.get(topic_id), new.topics_by_id.get(topic_id)
-            if before is not None:
-                self._topic_changed(before, after)
+            if before is not None and after is not None:
+                yield from self._topic_changed(before, after)
 
-    def _topic_changed(self, before: TopicImage, after: TopicImage | None) -> None:
-        if after is None:
-            self._configs.pop(before.name, None)
+    def _take(self, topic: TopicImage) -> dict[int, Partition]:
+        """The partitions of a deleted topic that were asked for; from now on nobody finds them here."""
+        self._configs.pop(topic.name, None)
+        taken: dict[int, Partition] = {}
+        for index in range(len(topic.partitions)):
+            self._resends.pop((topic.name, index), None)
+            partition = self._partitions.get((topic.name, index))
+            if partition is not None and partition.topic_id == topic.id:
+                taken[index] = self._partitions.pop((topic.name, index))
+        return taken
+
+    def _topic_gone(self, topic: TopicImage, partitions: dict[int, Partition]) -> Steps[None]:
+        for index in range(len(topic.partitions)):
+            partition = partitions.get(index)
+            if partition is not None:
+                partition.delete()
+            if partition is not None or (topic.name, index) not in self._partitions:
+                self._store.delete(topic.name, index, topic.id)
+            yield
+
+    def _topic_changed(self, before: TopicImage, after: TopicImage) -> Steps[None]:
         for index in range(len(before.partitions)):
             partition = self._partitions.get((before.name, index))
-            if partition is not None and partition.topic_id != before.id:
+            if partition is None or partition.topic_id != before.id:
                 continue
-            if after is None:
-                if partition is not None:
-                    del self._partitions[before.name, index]
-                    partition.delete()
-                self._store.delete(before.name, index, before.id)
-            elif partition is not None:
-                try:
-                    partition.follow_image(after.partitions[index])
-                except Exception as error:  # the others follow all the same
-                    log.exception("%s-%d can't follow the controller", before.name, index)
-                    partition.log.go_offline(f"its leader epochs can't be read: {error}")
+            try:
+                partition.follow_image(after.partitions[index])
+            except Exception as error:  # the others follow all the same
+                log.exception("%s-%d can't follow the controller", before.name, index)
+                partition.log.go_offline(f"its leader epochs can't be read: {error}")
+            yield
 
-    def _configs_changed(self, changed: set[tuple[int, str]]) -> None:
+    def _configs_changed(self, changed: set[tuple[int, str]]) -> Steps[None]:
+        topics = self._metadata.image.topics
         if any(kind == BROKER_RESOURCE for kind, _ in changed):
             self._configs.clear()
-            stale = set(self._partitions)
+            stale = list(self._partitions)
         else:
-            names = {name for kind, name in changed if kind == TOPIC_RESOURCE}
+            names = [name for kind, name in changed if kind == TOPIC_RESOURCE]
             for name in names:
                 self._configs.pop(name, None)
-            stale = {key for key in self._partitions if key[0] in names}
+            stale = [(name, index) for name in names if name in topics for index in range(len(topics[name].partitions))]
         for key in stale:
-            if key[0] in self._metadata.image.topics:
-                partition = self._partitions[key]
+            partition = self._partitions.get(key)
+            if partition is not None and key[0] in topics:
                 partition.log.configure(self.config(key[0]))
                 partition.advance()
+                yield
 
     def check_invariants(self) -> None:
         for partition in self._partitions.values():

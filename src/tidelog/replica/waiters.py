@@ -4,17 +4,22 @@ A waiter is told of data, and of every reason why data won't come: a new epoch, 
 then looks again by itself, so waking it once too often does no harm.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from tidelog.replica.partition import Partition
+
 
 class FetchWaiter(Protocol):
-    """A parked fetch. `wake` may be called for any of its partitions, and more than once."""
+    """A parked fetch. `wake` may be called by any of its partitions, and more than once."""
 
-    def wake(self) -> None: ...
+    def wake(self, partition: Partition) -> None: ...
 
     def expire(self) -> None:
         """Answer with what there is now."""

@@ -1,8 +1,11 @@
 """Where brokers listen, as people write it: host:port, with commas in between."""
 
+import re
 from typing import NamedTuple
 
 ADDRESSES_MAX = 100
+USUAL_PORT = 9092
+EXAMPLE = f"127.0.0.1:{USUAL_PORT}"
 
 
 class Address(NamedTuple):
@@ -15,18 +18,21 @@ class Address(NamedTuple):
 
 def addresses(bootstrap: str) -> list[Address]:
     """The addresses in `bootstrap`; ValueError says which one is none."""
-    found: list[Address] = []
-    for text in bootstrap.split(","):
-        part = text.strip()
-        if not part:
-            continue
-        host, colon, port = part.rpartition(":")
-        host = host.rpartition("://")[2].strip("[]")  # PLAINTEXT://host:port is what some configs hold
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"{part!r} is no address of a broker: write host:port, as in 127.0.0.1:9092")
-        found.append(Address(host, int(port)))
+    found = [_address(part.strip()) for part in bootstrap.split(",") if part.strip()]
     if not found:
-        raise ValueError("no broker's address is given: write host:port, as in 127.0.0.1:9092")
+        raise ValueError(f"no broker's address is given: write host:port, as in {EXAMPLE}")
     if len(found) > ADDRESSES_MAX:
         raise ValueError(f"{len(found)} addresses are given, {ADDRESSES_MAX} are the most")
     return found
+
+
+def _address(text: str) -> Address:
+    told = text.rpartition("://")[2]  # PLAINTEXT://host:port is what some configs hold
+    match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]/\s]+)):([0-9]{1,5})", told)
+    if match and 0 < int(match[3]) < 65536:
+        return Address(match[1] or match[2], int(match[3]))
+    if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[^:\[\]/\s]+", told.removesuffix(":")):
+        raise ValueError(
+            f"{text!r} has no port: write {told.removesuffix(':')}:{USUAL_PORT}, or the port it listens on"
+        )
+    raise ValueError(f"{text!r} is no address of a broker: write host:port, as in {EXAMPLE} or [::1]:{USUAL_PORT}")

@@ -56,6 +56,19 @@ def committed_offset(cluster: Cluster, group: str, place: Place, *, stable: bool
     return cluster.patiently(f"tell the offsets of group {group}", once)
 
 
+def committed_topics(cluster: Cluster, group: str) -> list[str]:
+    """The topics in which the group has committed offsets."""
+    request = OffsetFetchRequest(group_id=group, topics=None)
+
+    def once() -> list[str]:
+        response = coordinator(cluster, group).ask(request, OffsetFetchResponse, _FETCH_VERSION_MAX)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code), f"the offsets of group {group}")
+        return sorted(topic.name for topic in response.topics)
+
+    return cluster.patiently(f"tell the offsets of group {group}", once)
+
+
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:
     """Set the group's offsets; it must have no members, as it is with a reader that manages its own place."""
     topics: dict[str, OffsetCommitRequestTopic] = {}

@@ -56,10 +56,12 @@ class Options:
         protocol = given.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
             raise Unsupported(f"security.protocol={protocol}: it is one of {', '.join(PROTOCOLS)}")
-        if protocol.startswith("SASL") or any(name.startswith("sasl.") for name in given):
+        sasl = [f"security.protocol={protocol}"] if protocol.startswith("SASL") else []
+        sasl += sorted(name for name in given if name.startswith("sasl."))
+        if sasl:
             raise Unsupported(
-                f"security.protocol={protocol}: SASL is not supported yet; use PLAINTEXT, or SSL with a client "
-                "certificate (ssl.ca.location, ssl.certificate.location, ssl.key.location)"
+                f"{sasl[0]}: SASL is not supported yet; use PLAINTEXT, or SSL with a client certificate "
+                "(ssl.ca.location, ssl.certificate.location, ssl.key.location)"
             )
         for store in ("truststore", "keystore"):
             kind = given.get(f"ssl.{store}.type", "PEM").upper()

@@ -14,7 +14,6 @@ ALL = -1
 IN_FLIGHT_MAX = 5
 """Brokers know a producer's last five batches in a partition again; a batch before those could come twice."""
 _VERSION_MAX = 13
-TRANSACTION_V1_VERSION_MAX = 11  # later versions join a transaction by themselves
 
 
 def produce(

@@ -1,17 +1,21 @@
 """Transactions from outside a client library: begun by one process, ended by another, looked for by a third.
 
 What is here speaks the second version of transactions (KIP-890): writing joins the transaction by itself, and each end
-raises the producer's epoch. `two_phase` transactions have no timeout: only an end, or a new owner of the id, ends them.
+raises the producer's epoch. `two_phase` transactions have no timeout: only an end, a new owner of the id, or the end of
+a lease ends them, where the brokers have leases (leases.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidelog.rpc.cluster import Cluster
+from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Unsupported
 from tidelog.rpc.groups import TRANSACTION, coordinator
 from tidelog.rpc.offsets import Place
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.leases import LEASED_MS, PREPARED_MS
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -23,8 +27,9 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
+T = TypeVar("T")
+
 TIMEOUT_MS = 60_000
-NO_TIMEOUT_MS = 2**31 - 1
 FORGOTTEN = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 """It ended so long ago that the coordinator knows it no more: what is open is never forgotten."""
 ENDED = (*FORGOTTEN, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
@@ -49,6 +54,8 @@ class Described:
     producer: Producer
     state: str
     timeout_ms: int
+    started_ms: int = -1
+    places: tuple[Place, ...] = ()
 
     @property
     def at_rest(self) -> bool:
@@ -56,14 +63,30 @@ class Described:
         return self.state in _AT_REST
 
     @property
+    def is_open(self) -> bool:
+        return self.state == "Ongoing"
+
+    @property
     def two_phase(self) -> bool:
-        return self.timeout_ms == NO_TIMEOUT_MS
+        return self.timeout_ms >= PREPARED_MS
+
+    @property
+    def leased(self) -> bool:
+        """Whether its coordinator aborts it when nobody renews it; not where it was prepared."""
+        return self.timeout_ms == LEASED_MS
+
+    @property
+    def prepared(self) -> bool:
+        return self.timeout_ms == PREPARED_MS
 
 
 def init_producer(
     cluster: Cluster, transactional_id: str | None, *, two_phase: bool = False, timeout_ms: int = TIMEOUT_MS
 ) -> Producer:
-    """A producer of this id; whoever had it before is fenced, and what it had open is aborted."""
+    """A producer of this id; whoever had it before is fenced, and what it had open is aborted.
+
+    A `two_phase` one has no timeout; with LEASED_MS for one it has a lease, where brokers have them.
+    """
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, enable2_pc=two_phase
     )
@@ -132,23 +155,49 @@ def _end_exactly(cluster: Cluster, producers: Iterable[Producer], *, commit: boo
 
 def describe(cluster: Cluster, transactional_id: str) -> Described | None:
     """What its coordinator knows of a transactional id; None where that is nothing."""
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    return describe_all(cluster, [transactional_id]).get(transactional_id)
 
-    def once() -> Described | None:
-        asked = coordinator(cluster, transactional_id, TRANSACTION)
-        [told] = asked.ask(request, DescribeTransactionsResponse).transaction_states
-        if told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            return None
-        if told.error_code:
-            raise KafkaError(ErrorCode(told.error_code), f"describe transactional id {transactional_id}")
-        producer = Producer(transactional_id, told.producer_id, told.producer_epoch)
-        return Described(producer, told.transaction_state, told.transaction_timeout_ms)
 
-    return cluster.patiently(f"describe transactional id {transactional_id}", once)
+def describe_all(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, Described]:
+    """What coordinators know of transactional ids, by id; one of which nothing is known is left out."""
+    names = list(transactional_ids)
+    found: dict[str, Described] = {}
+
+    def once() -> None:
+        for connection, part in by_coordinator(cluster, (each for each in names if each not in found), str).items():
+            request = DescribeTransactionsRequest(transactional_ids=part)
+            for told in connection.ask(request, DescribeTransactionsResponse).transaction_states:
+                if told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    continue
+                if told.error_code:
+                    raise KafkaError(ErrorCode(told.error_code), f"describe transactional id {told.transactional_id}")
+                found[told.transactional_id] = Described(
+                    Producer(told.transactional_id, told.producer_id, told.producer_epoch),
+                    told.transaction_state,
+                    told.transaction_timeout_ms,
+                    told.transaction_start_time_ms,
+                    tuple((topic.topic, index) for topic in told.topics for index in topic.partitions),
+                )
+
+    cluster.patiently(f"describe transactional ids ({', '.join(names[:3])})", once)
+    return found
+
+
+def by_coordinator(cluster: Cluster, things: Iterable[T], name: Callable[[T], str]) -> dict[Connection, list[T]]:
+    """Grouped by the coordinator of the transactional id of each."""
+    grouped: dict[Connection, list[T]] = {}
+    for each in things:
+        grouped.setdefault(coordinator(cluster, name(each), TRANSACTION), []).append(each)
+    return grouped
 
 
 def open_transactions(cluster: Cluster, wanted: Callable[[str], bool]) -> list[Producer]:
     """The producers of wanted transactional ids that have something open, over all brokers, in their present epochs."""
+    return [each.producer for each in describe_open(cluster, wanted)]
+
+
+def describe_open(cluster: Cluster, wanted: Callable[[str], bool]) -> list[Described]:
+    """The wanted transactional ids that have something open, over all brokers."""
     request = ListTransactionsRequest(state_filters=["Ongoing"])
 
     def once() -> list[str]:
@@ -160,8 +209,8 @@ def open_transactions(cluster: Cluster, wanted: Callable[[str], bool]) -> list[P
             found += [each.transactional_id for each in response.transaction_states if wanted(each.transactional_id)]
         return sorted(found)
 
-    described = [describe(cluster, name) for name in cluster.patiently("list the transactions", once)]
-    return [each.producer for each in described if each is not None and each.state == "Ongoing"]
+    described = describe_all(cluster, cluster.patiently("list the transactions", once))
+    return [each for each in described.values() if each.is_open]
 
 
 def commit_offsets_in(

@@ -2,7 +2,12 @@
 
 Reading goes into the shared buffer, or into the frame's own buffer for a large frame; what is left of a half frame is
 kept here. The answers of one read event leave together. Reading stops while the peer doesn't take its answers, while a
-request that may take long is under way, and while too many produce requests wait for their acknowledgement.
+request that may still change something is under way, and while too many produce requests wait for acknowledgements.
+
+Time is the bound of a turn: Produce and Fetch cost by their bytes, but what other requests cost varies a thousandfold.
+A connection that takes more than its share of the loop with them has them handled in turn with all else that takes long
+(`env/slices.py`), which delays nobody but itself. A large frame that waits for its turn, or is read in steps, stays in
+the buffer that it was received into.
 """
 
 from __future__ import annotations
@@ -11,17 +16,17 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from tidelog.server.answers import Answer, Late, Slot
+from tidelog.server.answers import Answer, Late, Slot, joined
 from tidelog.server.outbox import Outbox
+from tidelog.server.share import LoopShare
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.frame import check_size
 
 if TYPE_CHECKING:
-    from tidelog.env import Loop
     from tidelog.env.network import Socket
-    from tidelog.server.buffers import Buffers
+    from tidelog.server.host import Host
 
 log = logging.getLogger("tidelog.server")
 
@@ -34,24 +39,10 @@ ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring tho
 # cheaper received there.
 PEEK_AFTER_BYTES = 384 * 1024
 PEEK_BYTES = 4096
+KIND_BYTES = 6  # the size of a frame, and the key of its API
+FETCH = 1  # the key; below it is Produce, above it what must be admitted
 
 _read_size = Struct(">i").unpack_from
-
-
-class Host(Protocol):
-    """What the connection asks of the server."""
-
-    loop: Loop
-    buffers: Buffers
-    frame_bytes_max: int
-    requests_max: int
-    dispatch: Callable[[Connection, memoryview, int, int], Answer | Late]
-    dispatch_run: Callable[[memoryview, int, int], tuple[list[bytes], int] | None]
-    """The answers to several frames at the beginning of [start, end), and where they end; None: dispatch each."""
-
-    def wait_for_buffers(self, connection: Connection) -> None: ...
-
-    def closed(self, connection: Connection, reason: str | None) -> None: ...
 
 
 class Connection:
@@ -63,6 +54,7 @@ class Connection:
         "_frame_filled",
         "_host",
         "_left",
+        "_lent",
         "_loop",
         "_outbox",
         "_peek",
@@ -72,6 +64,7 @@ class Connection:
         "_shared",
         "_slots",
         "_stopped",
+        "_waiting_frame",
         "_waits_for_buffers",
         "_watching",
         "active",
@@ -81,6 +74,7 @@ class Connection:
         "listener",
         "peer",
         "seen_active",
+        "share",
         "sock",
         "software",
     )
@@ -104,13 +98,16 @@ class Connection:
         self._frame: memoryview | None = None
         self._frame_bytes = 0
         self._frame_filled = 0
+        self._lent: memoryview | None = None  # the large frame that is being handled
+        self._waiting_frame: tuple[memoryview, int] | None = None  # one that is complete and waits for its turn
         self._peek = False
         self._stopped = False  # frames wait in `_left` until what is under way has been answered
         self._waits_for_buffers = False
         self._sending = False  # answers are ready, and about to be sent
         self._draining = False
+        self.share = LoopShare(host, now)
         self._slots: deque[Slot] = deque()
-        self._outbox = Outbox(host.loop, sock, self._drained, self._broken)
+        self._outbox = Outbox(host.loop, sock, self._drained, self.close)
         self._reading = self._watching = True
         host.loop.add_reader(sock, self._readable)
 
@@ -151,6 +148,7 @@ class Connection:
         if self._frame is not None:
             self._host.buffers.give_back(self._frame)
             self._frame = None
+        self._drop_waiting_frame()
         slots, self._slots = self._slots, deque()
         for slot in slots:
             if slot.late is not None and not slot.ready:
@@ -159,9 +157,8 @@ class Connection:
 
     def look_for_peer(self) -> None:
         """Notice a peer that has gone while nothing is read: a fetch may be parked for as long as the client wanted."""
-        if self._reading or self.closed or self._draining or self._frame is not None:
-            return
-        if len(self._left) > LARGE_FRAME_BYTES:
+        is_full = self._frame is not None or len(self._left) > LARGE_FRAME_BYTES
+        if self._reading or self.closed or self._draining or is_full:
             return
         space = self._host.buffers.shared[:PEEK_BYTES]
         try:
@@ -179,7 +176,21 @@ class Connection:
         """Accept no more requests; those accepted are still answered. Used when the broker stops."""
         self._draining = True
         self._left = b""
+        self._drop_waiting_frame()
         self._pause()
+
+    def keep_frame(self) -> Callable[[], None] | None:
+        """The buffer of the request that is being handled is the caller's until it calls what this returns.
+
+        None: it lies in one that is used again at once, as all small ones do.
+        """
+        frame = self._take_lent()
+        return None if frame is None else self._host.buffers.keep(frame)
+
+    def _drop_waiting_frame(self) -> None:
+        if self._waiting_frame is not None:
+            (frame, _), self._waiting_frame = self._waiting_frame, None
+            self._host.buffers.give_back(frame)
 
     # -- in
 
@@ -281,16 +292,30 @@ class Connection:
             return
         self._frame = None
         self.frame_began = None
+        self._take_large(frame, size)
+        self._peek = size >= PEEK_AFTER_BYTES
+
+    def _take_large(self, frame: memoryview, size: int) -> None:
+        """Dispatch the frame in its own buffer, which is given back unless somebody keeps it."""
+        self._lent = frame
         try:
             self._take_one(frame, size)
         finally:
-            self._host.buffers.give_back(frame)
-        self._peek = size >= PEEK_AFTER_BYTES
+            unkept = self._take_lent()
+            if unkept is not None:
+                self._host.buffers.give_back(unkept)
+
+    def _take_lent(self) -> memoryview | None:
+        lent, self._lent = self._lent, None
+        return lent
 
     def _take_one(self, buffer: memoryview, end: int) -> None:
         """Dispatch the frame of which nothing is missing, and behind which nothing came."""
         if self._slots or self._deferred:
             self._take(buffer, 0, end)
+            return
+        if end > 5 and buffer[5] > FETCH and not self.share.may_handle():
+            self._stop_at(buffer, 0, end, in_turn=True)
             return
         answer = self._host.dispatch(self, buffer, 4, end)
         if self.closed:
@@ -335,6 +360,11 @@ class Connection:
                     answers, start = run
                     ready += answers
                     continue
+            if size > 1 and buffer[start + 5] > FETCH and not self.share.may_handle():
+                if ready:
+                    self._outbox.send_bytes(b"".join(ready))
+                self._stop_at(buffer, start, end, in_turn=True)
+                return
             try:
                 answer = dispatch(self, buffer, start + 4, stop)
             except MalformedError:
@@ -397,25 +427,39 @@ class Connection:
             if self._outbox.queue and not self.closed:
                 self._pause()
 
-    def _stop_at(self, buffer: memoryview, start: int, end: int) -> None:
+    def _stop_at(self, buffer: memoryview, start: int, end: int, *, in_turn: bool = False) -> None:
         """Leave the frames from `start` on for later: others have their turn, or answers are owed or not taken yet."""
         if self.closed:
             return
         self.frame_began = None
-        self._left = bytes(buffer[start:end])
+        if buffer is self._lent and not start:
+            self._waiting_frame, self._lent = (buffer, end), None
+        elif start < end:
+            self._left = bytes(buffer[start:end])
         self._stopped = True
         self._pause()
         if not self._outbox.queue and not self._must_wait():
-            self._host.loop.call_soon(self._go_on)
+            if in_turn:
+                self._host.loop.call_in_turn(self._go_on_in_turn, is_light=self.share.is_light)
+            else:
+                self._host.loop.call_soon(self._go_on)
+
+    def _go_on_in_turn(self) -> None:
+        """Handle what takes long, for as long as a slice."""
+        self.share.begin_slice()
+        try:
+            self._go_on()
+        finally:
+            self.share.end_slice()
 
     def _keep(self, buffer: memoryview, start: int, end: int) -> None:
         """Keep the head of a frame whose rest is still to come."""
         have = end - start
-        if have >= 4:
+        if have >= KIND_BYTES:
             size: int = _read_size(buffer, start)[0] + 4
             if size > LARGE_FRAME_BYTES:
                 buffers = self._host.buffers
-                if buffers.exhausted():
+                if buffers.exhausted() or (buffer[start + 5] > FETCH and buffers.many_kept()):
                     self._left = bytes(buffer[start:end])
                     self._stopped = True
                     self._pause()
@@ -444,17 +488,22 @@ class Connection:
                 return
             # Large answers must not pile up behind one that is late.
             small = answer is None or (isinstance(answer, bytes) and len(answer) < LARGE_ANSWER_BYTES)
-            slot = Slot(self._slot_ready, self.close, None, runs_ahead=small)
+            slot = Slot(self._slot_ready, self._slot_appended, self.close, None, runs_ahead=small)
             slot.answer, slot.ready = answer, True
             self._slots.append(slot)
             return
-        slot = Slot(self._slot_ready, self.close, answer, runs_ahead=answer.runs_ahead)
+        slot = Slot(self._slot_ready, self._slot_appended, self.close, answer, runs_ahead=answer.runs_ahead)
         self._slots.append(slot)
         answer.begin(slot)
 
     def _must_wait(self) -> bool:
         slots = self._slots
         return bool(slots) and (not slots[-1].runs_ahead or len(slots) >= self._host.requests_max)
+
+    def _slot_appended(self) -> None:
+        """What waits behind it goes on; not in here, where a log or a coordinator is in the middle of its work."""
+        if not self.closed and not self._must_wait():
+            self._host.loop.call_soon(self._go_on)
 
     def _slot_ready(self) -> None:
         """Answers that become ready in the same turn of the loop, as after a sync, leave together."""
@@ -481,7 +530,7 @@ class Connection:
             return
         self.active = True
         try:
-            for answer in _joined(ready):
+            for answer in joined(ready):
                 self._outbox.send(answer)
         except Exception as error:
             self._failed(error)
@@ -496,18 +545,20 @@ class Connection:
         """Take up the frames that were kept, and reading, unless there is again a reason to wait."""
         if self.closed or self._draining or self._outbox.queue or self._must_wait():
             return
-        left, self._left = self._left, b""
+        large, self._waiting_frame = self._waiting_frame, None
         self._stopped = False
-        if left:
-            try:
+        try:
+            if large is not None:
+                self._take_large(*large)
+            if self._left and self._outbox.queue:  # it waits until that answer is taken
+                self._stopped = True
+            elif self._left and not self._stopped and not self.closed:
+                left, self._left = self._left, b""
                 self._take(memoryview(bytearray(left)), 0, len(left))
-            except Exception as error:
-                self._failed(error)
+        except Exception as error:
+            self._failed(error)
         if not self.closed and not self._stopped and not self._outbox.queue:
             self._resume()
-
-    def _broken(self) -> None:
-        self.close()
 
     def _failed(self, error: Exception) -> None:
         """A request that can't be understood, or a bug of ours: a client that isn't answered must not wait for ever."""
@@ -526,22 +577,3 @@ class Connection:
         if not self._watching:
             self._watching = True
             self._host.loop.add_reader(self.sock, self._readable)
-
-
-def _joined(answers: list[Answer]) -> list[Answer]:
-    """Neighbouring answers of plain bytes as one."""
-    if len(answers) == 1:
-        return answers
-    joined: list[Answer] = []
-    plain: list[bytes] = []
-    for answer in answers:
-        if isinstance(answer, bytes):
-            plain.append(answer)
-        elif answer is not None:
-            if plain:
-                joined.append(b"".join(plain))
-                plain = []
-            joined.append(answer)
-    if plain:
-        joined.append(b"".join(plain))
-    return joined

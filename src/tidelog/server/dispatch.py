@@ -3,32 +3,56 @@
 A frame that can't be understood closes its connection with a line in the log, as Kafka does, since where the next frame
 begins is then unknown. An error of a request becomes the protocol's own error; anything else is a bug: it is logged
 once with its trace and answered with UNKNOWN_SERVER_ERROR.
+
+A request that takes long is read, handled and answered in steps (`env/slices.py`), a slice in each turn of the loop:
+one that is large, and one whose handler is a generator. Its connection goes on with the next one when it is answered.
+What it takes meanwhile is a hundred times its bytes, so that only a few are worked on at once (`lane.py`). One that
+needs logs that weren't opened since the start waits for them, and so do those behind it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib import import_module
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.apis import SERVED, handler
 from tidelog.apis.context import Context, Services
 from tidelog.apis.fetch.path import FetchPath
-from tidelog.apis.produce import ProducePath
+from tidelog.apis.needed_logs import needed
+from tidelog.apis.produce import ProducePath, takes_long
 from tidelog.apis.produce_run import ProduceRun
-from tidelog.env.promise import Promise
+from tidelog.apis.staged import Staged
+from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import Steps, settled
 from tidelog.server.answers import Answer, Late, Slot
-from tidelog.wire.codec import decoder, encoder
+from tidelog.server.lane import Lane
+from tidelog.wire.codec import decode_steps, decoder, encode_steps, encoder
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.header import has_response_tags, read_header
 from tidelog.wire.keys import RANGES, ApiKey
+from tidelog.wire.release import release
 
 if TYPE_CHECKING:
     from tidelog.server.connection import Connection
 
 log = logging.getLogger("tidelog.server")
+requests = logging.getLogger("tidelog.requests")
+
+STEPS_FROM_BYTES = 16 * 1024
+"""A request as large as this may have so many elements that to read it takes long."""
+LARGE_BYTES = 256 * 1024
+"""One as large as this may take some hundred megabytes while it is handled."""
+LARGE_AT_ONCE = 2
+OTHERS_AT_ONCE = 8
+JOINED_BYTES_MAX = 1 << 20
+
+OPENED_A_STEP = 16
+OPEN_WAIT_S = 20.0
+"""Clients give up a request after 30 seconds: before that they are told to try again."""
 
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
@@ -40,14 +64,17 @@ _frame_flexible = Struct(">iib").pack
 class _Api:
     """One version of one API: how its request is read, who handles it, how the answer is written."""
 
-    __slots__ = ("decode", "encode", "handle", "key", "response", "tagged_header")
+    __slots__ = ("decode", "encode", "handle", "key", "name", "request", "response", "tagged_header", "version")
 
     def __init__(self, key: int, version: int) -> None:
         name = ApiKey(key).name.lower()
         module = import_module(f"tidelog.wire.messages.{name}")
         camel = "".join(part.capitalize() for part in name.split("_"))
         self.key = key
-        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(getattr(module, f"{camel}Request"), version)
+        self.version = version
+        self.name = f"{ApiKey(key).name} v{version}"
+        self.request: type[Any] = getattr(module, f"{camel}Request")
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(self.request, version)
         self.response: type[Any] = getattr(module, f"{camel}Response")
         self.encode: Callable[[Any], bytes] = encoder(self.response, version)
         self.handle = handler(key)
@@ -55,40 +82,61 @@ class _Api:
 
 
 class _Promised:
-    """An answer that comes when its promise is settled."""
+    """An answer that comes when its promise is settled; in two stages perhaps. What comes of it may itself be late."""
 
-    __slots__ = ("_finish", "_promise", "runs_ahead")
+    __slots__ = ("_abandoned", "_appended", "_finish", "_late", "_promise", "runs_ahead")
 
-    def __init__(
-        self, promise: Promise[Any], finish: Callable[[Promise[Any]], Answer], *, runs_ahead: bool = False
-    ) -> None:
-        self._promise = promise
+    def __init__(self, response: Promise[Any] | Staged[Any], finish: Callable[[Promise[Any]], Answer | Late]) -> None:
         self._finish = finish
-        self.runs_ahead = runs_ahead
+        self._late: Late | None = None
+        self._abandoned = False
+        if isinstance(response, Staged):
+            self._promise, self._appended = response.answer, response.appended
+            self.runs_ahead = self._appended is None
+        else:
+            self._promise, self._appended = response, None
+            self.runs_ahead = False
 
     def begin(self, slot: Slot) -> None:
+        if self._appended is not None:
+            self._appended.on_done(lambda _: slot.appended())
+
         def settled(promise: Promise[Any]) -> None:
+            if self._abandoned:
+                return
             try:
                 answer = self._finish(promise)
             except MalformedError as error:
                 slot.fail(str(error))
-            else:
+                return
+            if answer is None or isinstance(answer, (bytes, list)):
                 slot.complete(answer)
+            else:
+                self._late = answer
+                answer.begin(slot)
 
         self._promise.on_done(settled)
 
     def abandon(self) -> None:
         """What was begun is done all the same; its answer goes nowhere."""
+        self._abandoned = True
+        if self._late is not None:
+            self._late.abandon()
 
 
 class Dispatch:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._loop = services.env.loop
+        self._monotonic = services.env.clock.monotonic
         self._apis: dict[tuple[int, int], _Api] = {}
+        self._replicas = services.replicas
         produce = ProducePath(services)
         self._produce = produce.handle_frame
         self.handle_run = ProduceRun(services, produce).handle
         self._fetch = FetchPath(services, self._general).handle_frame
+        self._large = Lane(self._monotonic, LARGE_AT_ONCE)
+        self._others = Lane(self._monotonic, OTHERS_AT_ONCE)
 
     def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
@@ -117,34 +165,171 @@ class Dispatch:
         frame = buffer[:end]
         header = read_header(frame, start)
         client_id = header.client_id
-        try:
-            # Bytes left behind the request are let pass, as Kafka does: librdkafka sends three with Metadata v13.
-            request, _ = api.decode(frame, header.body_pos)
-        except MalformedError as error:
-            raise MalformedError(f"{ApiKey(key).name} v{version} from {client_id!r}: {error}") from error
         context = Context(
             self._services, version, client_id, connection.peer, connection.listener, connection.id, correlation
         )
+        self._loop.watch.work = (api.name, "of", client_id, "at", connection.peer)
+        if requests.isEnabledFor(logging.DEBUG):
+            who = connection.peer, client_id, connection.id
+            requests.debug("%s of %d bytes from %s as %s on connection %d", api.name, end - start, *who)
+        began = self._monotonic()
+        try:
+            return self._answer(connection, api, context, frame, header.body_pos, end - start)
+        except MalformedError as error:
+            raise MalformedError(f"{api.name} from {client_id!r}: {error}") from error
+        finally:
+            if key > FETCH:
+                connection.share.spent(self._monotonic() - began)
+
+    def _answer(
+        self, connection: Connection, api: _Api, context: Context, frame: memoryview, pos: int, frame_bytes: int
+    ) -> Answer | Late:
+        # Bytes left behind the request are let pass, as Kafka does: librdkafka sends three with Metadata v13.
+        if frame_bytes < STEPS_FROM_BYTES:
+            request, _ = api.decode(frame, pos)
+        else:
+            _, decoded = self._loop.begin(decode_steps(api.request, api.version)(frame, pos))
+            if decoded is None:
+                return self._read_on(connection, api, context, frame, pos)
+            request, _ = decoded
+        if api.key == PRODUCE and takes_long(request):
+            return self._read_on(connection, api, context, frame, pos)
+        if not self._replicas.all_open:
+            places = needed(api.key, api.version, request, self._services.metadata.image)
+            if self._replicas.open(places) is not None:
+                return self._read_on(connection, api, context, frame, pos)
         try:
             response = api.handle(context, request)
             if isinstance(response, api.response):
-                return _frame(api, correlation, api.encode(response))
+                return _frame(api, context.correlation_id, api.encode(response))
         except MalformedError:
             raise
         except Exception as error:
             return self._failed(api, context, error)
-        if isinstance(response, Promise):
-            ahead = key == ApiKey.PRODUCE
-            promised = cast("Promise[Any]", response)
-            return _Promised(promised, lambda promise: self._settled(api, context, promise), runs_ahead=ahead)
+        if isinstance(response, (Promise, Staged)):
+            promised = cast("Promise[Any] | Staged[Any]", response)
+            return _Promised(promised, lambda promise: self._settled(api, context, promise))
+        if isinstance(response, Generator):
+            return self._go_on(api, context, self._handling(api, context, cast("Steps[Any]", response)), self._others)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
-    def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer:
+    # -- in steps
+
+    def _read_on(
+        self, connection: Connection, api: _Api, context: Context, frame: memoryview, pos: int
+    ) -> Answer | Late:
+        """A request that takes long to read: from the beginning, in a buffer that is ours for so long."""
+        give_back = connection.keep_frame()
+        if give_back is None:
+            frame, pos = memoryview(bytearray(frame[pos:])), 0
+        lane = self._large if len(frame) >= LARGE_BYTES else self._others
+        return self._go_on(api, context, self._whole(api, context, frame, pos, give_back), lane)
+
+    def _go_on(self, api: _Api, context: Context, steps: Steps[Any], lane: Lane) -> Answer | Late:
+        promise = self._loop.drive(lane.bounded(steps))
+        if promise.done:
+            return self._answered(api, context, promise)
+        return _Promised(promise, lambda promise: self._answered_later(api, context, promise))
+
+    def _whole(
+        self, api: _Api, context: Context, frame: memoryview, pos: int, give_back: Callable[[], None] | None
+    ) -> Steps[Answer | Late]:
+        """A request from its body on. The records of a Produce lie in the frame until they are appended."""
+        try:
+            request, _ = yield from decode_steps(api.request, api.version)(frame, pos)
+            del frame
+            if api.key != PRODUCE and give_back is not None:
+                give_back()
+                give_back = None
+            yield from self._open_logs(api, request)
+            answer = yield from self._handling(api, context, api.handle(context, request))
+        finally:
+            if give_back is not None:
+                give_back()
+        if answer is None or isinstance(answer, (bytes, list)):  # else it is still needed
+            yield from release(request)
+        return answer
+
+    def _open_logs(self, api: _Api, request: Any) -> Steps[None]:
+        """Wait until the logs that it needs are open; or go on without those that aren't, which the client is told."""
+        if self._replicas.all_open:
+            return
+        waiting: list[Promise[None]] = []
+        places = needed(api.key, api.version, request, self._services.metadata.image)
+        while some := list(islice(places, OPENED_A_STEP)):
+            opened = self._replicas.open(some)
+            if opened is not None:
+                waiting.append(opened)
+            yield
+        if waiting:
+            yield from settled(self._within(OPEN_WAIT_S, gather(waiting)))
+
+    def _within(self, seconds: float, promise: Promise[Any]) -> Promise[None]:
+        """Settled with the other one, or when the time is over."""
+        either: Promise[None] = Promise()
+
+        def over() -> None:
+            if not either.done:
+                either.resolve(None)
+
+        timer = self._loop.call_later(seconds, over)
+
+        def done(_: Promise[Any]) -> None:
+            timer.cancel()
+            over()
+
+        promise.on_done(done)
+        return either
+
+    def _handling(self, api: _Api, context: Context, response: Any) -> Steps[Answer | Late]:
+        """The answer, from what the handler gave back: it may work in steps, and may have to wait."""
+        if isinstance(response, Generator):
+            response = yield from cast("Steps[Any]", response)
+        if isinstance(response, Staged):
+            response = cast("Staged[Any]", response).answer  # those behind it wait for that: it is a long one
+        if isinstance(response, Promise):
+            response = yield from settled(cast("Promise[Any]", response))
+        if isinstance(response, api.response):
+            return (yield from self._framed(api, context, response))
+        return response
+
+    def _framed(self, api: _Api, context: Context, response: Any) -> Steps[Answer]:
+        """Large ones stay in the pieces that they were written in: to copy a hundred megabytes takes long, too."""
+        pieces = yield from encode_steps(api.response, api.version)(response)
+        size = sum(map(len, pieces))
+        if size <= JOINED_BYTES_MAX:
+            frame: Answer = _frame(api, context.correlation_id, b"".join(pieces))
+        else:
+            frame = [_head(api, context.correlation_id, size), *pieces]
+        if len(pieces) > 1:
+            yield from release(response)
+        return frame
+
+    def _answered(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
+        if promise.error is None:
+            return promise.result()
+        if isinstance(promise.error, MalformedError) or not isinstance(promise.error, Exception):
+            raise promise.error
+        return self._failed(api, context, promise.error)
+
+    def _answered_later(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
+        try:
+            return self._answered(api, context, promise)
+        except MalformedError as error:
+            raise MalformedError(f"{api.name} from {context.client_id!r}: {error}") from error
+
+    # -- answers and errors
+
+    def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
         try:
             response = promise.result()
-            return _frame(api, context.correlation_id, api.encode(response))
+        except MalformedError:
+            raise
         except Exception as error:
             return self._failed(api, context, error)
+        if response is None and api.key == PRODUCE:
+            return None  # acks=0
+        return self._go_on(api, context, self._framed(api, context, response), self._others)
 
     def _failed(self, api: _Api, context: Context, error: Exception) -> Answer:
         """The answer that says so, for an error of the request as a whole."""
@@ -188,6 +373,10 @@ class Dispatch:
 
 
 def _frame(api: _Api, correlation_id: int, body: bytes) -> bytes:
+    return _head(api, correlation_id, len(body)) + body
+
+
+def _head(api: _Api, correlation_id: int, body_bytes: int) -> bytes:
     if api.tagged_header:
-        return _frame_flexible(len(body) + 5, correlation_id, 0) + body
-    return _frame_plain(len(body) + 4, correlation_id) + body
+        return _frame_flexible(body_bytes + 5, correlation_id, 0)
+    return _frame_plain(body_bytes + 4, correlation_id)

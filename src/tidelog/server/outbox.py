@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from tidelog.env.mapping import file_of
 from tidelog.log.slice import SENDFILE_BYTES_MIN
 from tidelog.server.answers import Answer, Sendable
 
@@ -14,7 +16,15 @@ if TYPE_CHECKING:
     from tidelog.env.network import Socket
 
 IOV_MAX = 512
+GATHERED_BYTES = 256 * 1024
+"""What is read for one call to send; a socket seldom takes more, and the rest would be read again."""
+BYTES_A_TURN = 16 * 1024 * 1024
+"""To a peer that takes all it is sent; then others have their turn."""
 MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for this alone
+
+
+NETWORK_ERRORS = frozenset((errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOBUFS, errno.ENOMEM))
+"""Beside those that are a ConnectionError or TimeoutError; what else a send fails with is the disk's."""
 
 
 class Outbox:
@@ -34,7 +44,10 @@ class Outbox:
         "queue",
     )
 
-    def __init__(self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, sock: Socket, drained: Callable[[], None], failed: Callable[[str | None], None]
+    ) -> None:
+        """`failed` is told why, unless the peer just went."""
         self._loop = loop
         self._sock = sock
         self._send = sock.send
@@ -70,7 +83,11 @@ class Outbox:
         if len(answer) == 3:
             head, piece, tail = answer
             if type(piece) is not memoryview and len(piece) < SENDFILE_BYTES_MIN and not isinstance(piece, bytes):
-                piece = piece.view()
+                try:
+                    piece = piece.view()
+                except OSError as error:
+                    self._unsent(error, (piece,))
+                    return
             if type(piece) is memoryview and type(head) is bytes and type(tail) is bytes:
                 self._send_three(head, piece, tail)
                 return
@@ -83,8 +100,8 @@ class Outbox:
             sent = self._sendmsg((head, middle, tail))
         except BlockingIOError:
             sent = 0
-        except OSError:
-            self._failed()
+        except OSError as error:
+            self._unsent(error, (middle,))
             return
         if sent != len(head) + len(middle) + len(tail):
             for part in (head, middle, tail):
@@ -105,27 +122,31 @@ class Outbox:
         except BlockingIOError:
             count = 0
         except OSError:
-            self._failed()
+            self._failed(None)
             return
         if count != len(data):
             self.queue.append(memoryview(data)[count:])
             self._want_to_write()
 
     def _flush(self) -> None:
-        queue = self.queue
+        queue, left = self.queue, BYTES_A_TURN
         self.moved = True
         try:
             while queue:
+                if left <= 0:
+                    self._want_to_write()
+                    return
                 head = queue[0]
                 if isinstance(head, (bytes, memoryview)) or (len(head) < SENDFILE_BYTES_MIN and not self._sent):
                     if type(head) is bytes and (len(queue) == 1 or len(queue[1]) >= SENDFILE_BYTES_MIN):
-                        self._send_head(head)
+                        left -= self._send_head(head)
                     else:
-                        self._send_small()
+                        left -= self._send_small()
                 else:
                     count = head.send(self._sock, self._sent)
                     if not count:
-                        raise OSError("the file ended before the slice did")
+                        raise OSError(errno.EIO, "the file ends before the slice does")
+                    left -= count
                     self._sent += count
                     if self._sent < len(head):  # the socket is full: asking again at once would only be told so
                         self._want_to_write()
@@ -135,29 +156,57 @@ class Outbox:
         except BlockingIOError:
             self._want_to_write()
             return
-        except (OSError, ValueError):  # ValueError: a slice that can't be mapped any more
-            self._failed()
+        except OSError as error:
+            self._unsent(error, self._sent_together())
             return
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._sock)
             self._drained()
 
-    def _send_head(self, head: bytes) -> None:
-        """Send what stands alone, or before a large slice."""
+    def _unsent(self, error: OSError, parts: Iterable[bytes | memoryview | Sendable]) -> None:
+        """What was begun can't be gone on with. Of the next answer from this file, what can't be read is told."""
+        if isinstance(error, (ConnectionError, TimeoutError)) or error.errno in NETWORK_ERRORS:
+            self._failed(None)
+            return
+        for part in parts:
+            if isinstance(part, memoryview):
+                file = file_of(part)
+                if file is not None:
+                    file.suspect = True
+            elif not isinstance(part, bytes):
+                part.distrust()
+        self._failed(f"what was fetched can't be read: {error}")
+
+    def _sent_together(self) -> Iterator[bytes | memoryview | Sendable]:
+        """What one call tries to send of the queue: a large slice, or the parts before the next one."""
+        gathered = 0
+        for part in self.queue:
+            if gathered and (gathered >= GATHERED_BYTES or len(part) >= SENDFILE_BYTES_MIN):
+                break
+            gathered += len(part)
+            yield part
+
+    def _send_head(self, head: bytes) -> int:
+        """Send what stands alone, or before a large slice; how many bytes went."""
         queue = self.queue
         sent = self._sock.sendmsg((head,), (), MSG_MORE if len(queue) > 1 else 0)
         if sent == len(head):
             queue.popleft()
         else:
             queue[0] = memoryview(head)[sent:]
+        return sent
 
-    def _send_small(self) -> None:
-        """Send what stands at the head of the queue up to the next large slice."""
+    def _send_small(self) -> int:
+        """Send what stands at the head of the queue up to the next large slice; how many bytes went.
+
+        Raises BlockingIOError where the socket didn't take all of it.
+        """
         queue = self.queue
         parts: list[bytes | memoryview] = []
-        flags = 0
+        flags = gathered = 0
         for part in queue:
+            gathered += len(part)
             if isinstance(part, (bytes, memoryview)):
                 parts.append(part)
             elif len(part) < SENDFILE_BYTES_MIN:
@@ -165,17 +214,21 @@ class Outbox:
             else:
                 flags = MSG_MORE
                 break
-            if len(parts) == IOV_MAX:
+            if len(parts) == IOV_MAX or gathered >= GATHERED_BYTES:
                 break
-        sent = self._sock.sendmsg(parts, (), flags)
-        for part in parts:
-            size = len(part)
-            if sent < size:
-                # What is left of a slice stays as the view that was made of it: its bytes don't change.
-                queue[0] = memoryview(part)[sent:]
-                return
-            sent -= size
+        sent = left = self._sock.sendmsg(parts, (), flags)
+        for number, part in enumerate(parts):
             queue.popleft()
+            size = len(part)
+            if left < size:
+                # What is left of slices stays as the views that were made of them: their bytes don't change.
+                for _ in range(number + 1, len(parts)):
+                    queue.popleft()
+                queue.extendleft(reversed(parts[number + 1 :]))
+                queue.appendleft(memoryview(part)[left:])
+                raise BlockingIOError  # asking again at once would only be told so
+            left -= size
+        return sent
 
     def _want_to_write(self) -> None:
         if not self._writing:

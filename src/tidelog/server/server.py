@@ -23,6 +23,8 @@ REQUEST_DEADLINE_S = 60.0
 REQUEST_BYTES_PER_S_MIN = 64 * 1024
 ACCEPTS_PER_EVENT = 64
 BUFFERS_LOOK_S = 0.01
+HANDLING_S_A_TURN = 0.005
+"""Of all connections together, for requests other than Produce and Fetch; then they take turns with what takes long."""
 
 
 class Server:
@@ -31,6 +33,9 @@ class Server:
     def __init__(self, services: Services, dispatch: Dispatch) -> None:
         env, config = services.env, services.config
         self.loop = env.loop
+        self.now = env.clock.monotonic
+        self._turn = 0
+        self._turn_s = 0.0
         self._clock = env.clock
         self._network = env.network
         self._services = services
@@ -154,8 +159,17 @@ class Server:
         connection = Connection(self, sock, peer, listener, self._next_id, self._clock.monotonic())
         self._connections[connection.id] = connection
         self._per_address[peer] += 1
+        log.debug("connection %d from %s on %s", connection.id, peer, listener)
 
     # -- what connections ask of their host
+
+    def may_handle(self) -> bool:
+        return self._turn != self.loop.turns or self._turn_s < HANDLING_S_A_TURN
+
+    def spent(self, seconds: float) -> None:
+        if self._turn != self.loop.turns:
+            self._turn, self._turn_s = self.loop.turns, 0.0
+        self._turn_s += seconds
 
     def wait_for_buffers(self, connection: Connection) -> None:
         self._waiting_for_buffers.append(connection)
@@ -164,8 +178,10 @@ class Server:
             self.loop.call_later(BUFFERS_LOOK_S, self._lend_buffers)
 
     def _lend_buffers(self) -> None:
-        while self._waiting_for_buffers and not self.buffers.exhausted():
-            self._waiting_for_buffers.popleft().buffers_free()
+        for _ in range(len(self._waiting_for_buffers)):
+            if self.buffers.exhausted():
+                break
+            self._waiting_for_buffers.popleft().buffers_free()  # it may have to wait again
         self._lending = bool(self._waiting_for_buffers)
         if self._lending:
             self.loop.call_later(BUFFERS_LOOK_S, self._lend_buffers)
@@ -175,6 +191,7 @@ class Server:
             log.warning("closed the connection of %s on %s: %s", connection.peer, connection.listener, reason)
         if self._connections.pop(connection.id, None) is None:
             return
+        log.debug("connection %d from %s on %s is closed", connection.id, connection.peer, connection.listener)
         self._per_address[connection.peer] -= 1
         if not self._per_address[connection.peer]:
             del self._per_address[connection.peer]

@@ -31,6 +31,7 @@ MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_AT: Final = 43
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME_FLAG: Final = 0x08
@@ -119,6 +120,13 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
             ErrorCode.CORRUPT_MESSAGE, f"a record batch has {HEADER_BYTES} bytes at least, {len(buffer) - pos} are here"
         )
     return BatchHeader._make((*HEADER.unpack_from(buffer, pos), pos))
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the first batch, if there is one, is part of a transaction."""
+    return (
+        records is not None and len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)
+    )
 
 
 def check(buffer: Buffer, header: BatchHeader, end: int) -> None:
@@ -225,6 +233,40 @@ def build(
         | (DELETE_HORIZON_FLAG if delete_horizon is not None else 0)
     )
     section = compress(compression, body, level) if compression else body
+    return assemble(
+        section,
+        BatchHeader(
+            base_offset,
+            0,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            max(delta - 1, 0) if last_offset_delta is None else last_offset_delta,
+            -1 if base_timestamp is None else base_timestamp,
+            append_time if timestamp_type else max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+            0,
+        ),
+    )
+
+
+def assemble(section: Buffer, header: BatchHeader) -> bytearray:
+    """A batch of this header and records section, as it is compressed; length and checksum are set here."""
+    out = bytearray(HEADER_BYTES)
+    out += section
+    HEADER.pack_into(out, 0, header.base_offset, len(out) - LOG_OVERHEAD, *header[2:-1])
+    seal(out, 0, len(out))
+    return out
+
+
+def whole_batch(
+    section: bytes | bytearray, count: int, *, base_offset: int, leader_epoch: int, timestamp: int
+) -> bytearray:
+    """A plain batch around records that are encoded already, all of one time and without a gap."""
     out = bytearray(HEADER_BYTES)
     out += section
     HEADER.pack_into(
@@ -235,13 +277,13 @@ def build(
         leader_epoch,
         MAGIC,
         0,
-        attributes,
-        max(delta - 1, 0) if last_offset_delta is None else last_offset_delta,
-        -1 if base_timestamp is None else base_timestamp,
-        append_time if timestamp_type else max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
+        0,
+        max(count - 1, 0),
+        timestamp if count else -1,
+        timestamp if count else -1,
+        -1,
+        -1,
+        -1,
         count,
     )
     seal(out, 0, len(out))

@@ -25,8 +25,17 @@ from tidelog.wire.declare import (
     uuid,
     wire,
 )
-from tidelog.wire.decode import Decode, compile_decoder
-from tidelog.wire.encode import Encode, Pieces, compile_encoder, compile_pieces
+from tidelog.wire.decode import Decode, DecodeSteps, compile_decode_steps, compile_decoder
+from tidelog.wire.encode import (
+    Encode,
+    EncodeSteps,
+    Pieces,
+    PiecesSteps,
+    compile_encode_steps,
+    compile_encoder,
+    compile_pieces,
+    compile_pieces_steps,
+)
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.schema import schema
 
@@ -35,8 +44,10 @@ __all__ = [
     "Sendable",
     "SentRecords",
     "declaration",
+    "decode_steps",
     "decode_whole",
     "decoder",
+    "encode_steps",
     "encoder",
     "f64",
     "i8",
@@ -45,6 +56,7 @@ __all__ = [
     "i64",
     "message",
     "pieces",
+    "pieces_steps",
     "struct",
     "u16",
     "u32",
@@ -56,7 +68,10 @@ T = TypeVar("T")
 
 _decoders: dict[tuple[type, int], Any] = {}
 _encoders: dict[tuple[type, int], Any] = {}
+_decode_steps: dict[tuple[type, int], Any] = {}
+_encode_steps: dict[tuple[type, int], Any] = {}
 _pieces: dict[tuple[type, int], Any] = {}
+_pieces_steps: dict[tuple[type, int], Any] = {}
 
 
 def decoder(cls: type[T], version: int) -> Decode[T]:
@@ -81,6 +96,25 @@ def encoder(cls: type[T], version: int) -> Encode[T]:
     return cast("Encode[T]", found)
 
 
+def decode_steps(cls: type[T], version: int) -> DecodeSteps[T]:
+    """As `decoder`, in steps: a generator that yields after every few elements and returns what the decoder would."""
+    found = _decode_steps.get((cls, version))
+    if found is None:
+        _check_version(cls, version)
+        found = _decode_steps[cls, version] = compile_decode_steps(cls, version)
+    return cast("DecodeSteps[T]", found)
+
+
+def encode_steps(cls: type[T], version: int) -> EncodeSteps[T]:
+    """As `encoder`, in steps: a generator that yields after every few elements and returns what the encoder would, in
+    pieces."""
+    found = _encode_steps.get((cls, version))
+    if found is None:
+        _check_version(cls, version)
+        found = _encode_steps[cls, version] = compile_encode_steps(cls, version)
+    return cast("EncodeSteps[T]", found)
+
+
 def pieces(cls: type[T], version: int) -> Pieces[T]:
     """The function `object -> list of pieces` that make up the message: non-empty records stay the objects they are."""
     found = _pieces.get((cls, version))
@@ -88,6 +122,15 @@ def pieces(cls: type[T], version: int) -> Pieces[T]:
         _check_version(cls, version)
         found = _pieces[cls, version] = compile_pieces(cls, version)
     return cast("Pieces[T]", found)
+
+
+def pieces_steps(cls: type[T], version: int) -> PiecesSteps[T]:
+    """As `pieces`, in steps: a generator that yields after every few elements and returns the list."""
+    found = _pieces_steps.get((cls, version))
+    if found is None:
+        _check_version(cls, version)
+        found = _pieces_steps[cls, version] = compile_pieces_steps(cls, version)
+    return cast("PiecesSteps[T]", found)
 
 
 def decode_whole(cls: type[T], version: int, buffer: bytes | memoryview) -> T:

@@ -37,6 +37,9 @@ _LZ4_HEADER = (
 )
 _LZ4_STORED = 1 << 31
 _GROWTH_START_BYTES = 64 * 1024
+_GZIP_CHUNK_BYTES = 16 * 1024
+_PIECES_LEAST = 1024
+_PIECE_BYTES = 8 * 1024  # of gzip's members and snappy's blocks on average, at least; clients write 32 KB and more
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
@@ -88,6 +91,17 @@ def decompress(codec: int, data: Buffer, limit: int) -> bytes | bytearray:
     raise CompressionError(f"unknown compression codec {codec}; 0 to 4 are known")
 
 
+def _pieces_max(limit: int) -> int:
+    """How many members or blocks there may be: those that hold next to nothing take time all the same."""
+    return _PIECES_LEAST + limit // _PIECE_BYTES
+
+
+def _too_many_pieces(limit: int) -> CompressionError:
+    return CompressionError(
+        f"compressed data is in more than the {_pieces_max(limit)} pieces that {limit} bytes are allowed"
+    )
+
+
 def _too_large(limit: int) -> InflatesTooLarge:
     return InflatesTooLarge(f"compressed data inflates to more than the {limit} bytes allowed")
 
@@ -125,25 +139,33 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    parts: list[bytes] = []
-    room = limit
-    rest: Buffer = data
+def _decompress_gzip(data: Buffer, limit: int) -> bytes | bytearray:
+    """Members that follow each other are one text. Fed in pieces: what is behind a member is copied with its end."""
+    view = memoryview(data)
+    out = bytearray()
+    pos, end, left = 0, len(view), _pieces_max(limit)
     while True:
         inflater = zlib.decompressobj(31)
-        try:
-            part = inflater.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise CompressionError(f"corrupt gzip data: {error}") from None
-        parts.append(part)
-        room -= len(part)
-        if room < 0:
-            raise _too_large(limit)
-        if not inflater.eof:
-            raise CompressionError("corrupt gzip data: it ends too early")
-        rest = inflater.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not inflater.eof:
+            chunk = view[pos : pos + _GZIP_CHUNK_BYTES]
+            if not chunk:
+                raise CompressionError("corrupt gzip data: it ends too early")
+            try:
+                part = inflater.decompress(chunk, limit - len(out) + 1)
+            except zlib.error as error:
+                raise CompressionError(f"corrupt gzip data: {error}") from None
+            pos += len(chunk)
+            if len(out) + len(part) > limit:
+                raise _too_large(limit)
+            if inflater.eof and not out and pos - len(inflater.unused_data) == end:
+                return part
+            out += part
+        pos -= len(inflater.unused_data)
+        left -= 1
+        if pos == end:
+            return out
+        if not left:
+            raise _too_many_pieces(limit)
 
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes | bytearray:
@@ -152,8 +174,11 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes | bytearray:
         return _decompress_snappy_block(view, limit, limit)
     out = bytearray()
     pos = len(_XERIAL_HEADER)
-    end = len(view)
+    end, left = len(view), _pieces_max(limit)
     while pos < end:
+        left -= 1
+        if left < 0:
+            raise _too_many_pieces(limit)
         if pos + 4 > end:
             raise CompressionError("corrupt snappy data: it ends inside the length of a block")
         (size,) = _INT.unpack_from(view, pos)
@@ -203,4 +228,5 @@ def _decompress_growing(name: str, data: Buffer, limit: int) -> bytearray:
             return out
         if room == limit:
             raise _too_large(limit)
+        del out  # before there is a larger one
         room = min(limit, room * 2)

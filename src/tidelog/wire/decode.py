@@ -3,12 +3,14 @@
 What the function may trust is the buffer's length and nothing else. Fixed-size reads beyond the end raise
 `struct.error` or IndexError, caught once for the whole message; lengths and counts are compared with the bytes that
 remain before anything is made of them. The arrays of a request together have a bound besides, since an element of one
-byte becomes an object of a hundred. The function is called with the buffer and a position, and keeps these names:
+byte becomes an object of a hundred; so have the tagged fields of all its elements, since to pass over one takes as long
+as to read an element. The function is called with the buffer and a position, and keeps these names:
 `b` the buffer, `p` the position, `end` the buffer's length, `n` a length or count just read, `e` where a value ends,
-`left` how many elements the request may still have.
+`left` how many elements the request may still have, `tags` how many tagged fields, `y` how many of either may be read
+before others have their turn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import error as StructError
 from struct import unpack_from
 from typing import Any, TypeAlias, TypeVar
@@ -19,17 +21,26 @@ from tidelog.wire.source import Source, fixed_unpack
 
 T = TypeVar("T")
 Decode: TypeAlias = Callable[[bytes | memoryview, int], tuple[T, int]]
+DecodeSteps: TypeAlias = Callable[[bytes | memoryview, int], Generator[None, None, tuple[T, int]]]
 
 STRING_BYTES_MAX = 32767
 REQUEST_ELEMENTS_MAX = 250_000
 """Elements of all arrays of one request: 100,000 topics with a partition each, and room besides."""
 TAGGED_FIELDS_MAX = 1000
 """Tagged fields in one place; a handful are known."""
+REQUEST_TAGGED_FIELDS_MAX = 250_000
+"""Tagged fields of all elements of one request: one of a newer client's in each of them, at least."""
+ELEMENTS_A_STEP = 64
 
 
 def compile_decoder(cls: type[T], version: int) -> Decode[T]:
     """The decoder of `cls` in `version`, which must be one of its versions."""
-    return _Compiler(cls, version).compile()
+    return _Compiler(cls, version, steps=False).compile()
+
+
+def compile_decode_steps(cls: type[T], version: int) -> DecodeSteps[T]:
+    """The same as a generator that yields after every few elements of arrays."""
+    return _Compiler(cls, version, steps=True).compile()
 
 
 def read_rest(b: bytes | memoryview, p: int, first: int) -> tuple[int, int]:
@@ -55,8 +66,12 @@ def skip_tags(b: bytes | memoryview, p: int, first: int, end: int) -> int:
     count = first
     if first > 127:
         count, p = read_rest(b, p, first)
-    if count > TAGGED_FIELDS_MAX:
-        raise _many_tags(count)
+        if count > TAGGED_FIELDS_MAX:
+            raise _many_tags(count)
+    return _skip_tags(b, p, count, end)
+
+
+def _skip_tags(b: bytes | memoryview, p: int, count: int, end: int) -> int:
     for _ in range(count):
         tag, p = read_varint(b, p)
         size, p = read_varint(b, p)
@@ -86,6 +101,10 @@ def _many_tags(count: int) -> MalformedError:
     return MalformedError(f"{count} tagged fields in one place, {TAGGED_FIELDS_MAX} is the most")
 
 
+def _tags_over_budget(where: str) -> MalformedError:
+    return MalformedError(f"{where} brings the request above {REQUEST_TAGGED_FIELDS_MAX} tagged fields")
+
+
 def _long_string(where: str, size: int) -> MalformedError:
     return MalformedError(f"{where} claims {size} bytes, {STRING_BYTES_MAX} is the most for a string")
 
@@ -107,12 +126,13 @@ _RUNTIME = {
     "unpack_from": unpack_from,
     "read_rest": read_rest,
     "read_varint": read_varint,
-    "skip_tags": skip_tags,
+    "skip_tags": _skip_tags,
     "no_null": _no_null,
     "too_long": _too_long,
     "too_many": _too_many,
     "over_budget": _over_budget,
     "many_tags": _many_tags,
+    "tags_over_budget": _tags_over_budget,
     "long_string": _long_string,
     "bad_tag": _bad_tag,
     "cut_off": _cut_off,
@@ -121,8 +141,9 @@ _RUNTIME = {
 
 
 class _Compiler:
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, version: int, *, steps: bool) -> None:
         self.cls = cls
+        self.steps = steps
         self.version = version
         self.flexible = version in schema(cls).flexible
         self.bounded = cls.__name__.endswith("Request")
@@ -130,12 +151,17 @@ class _Compiler:
         self.source = Source()
         self.source.scope.update(_RUNTIME)
 
-    def compile(self) -> Decode[Any]:
+    def compile(self) -> Any:
         source = self.source
         with source.block("try:"):
             source.line("end = len(b)")
+            if self.steps:
+                with source.block("if False:"):
+                    source.line("yield")
+                source.line(f"y = {ELEMENTS_A_STEP}")
             if self.bounded:
                 source.line(f"left = {REQUEST_ELEMENTS_MAX}")
+                source.line(f"tags = {REQUEST_TAGGED_FIELDS_MAX}")
             if _has_view(self.cls, self.version):
                 source.line("m = b if type(b) is memoryview else memoryview(b)")
             made = self.structure(self.cls, self.cls.__name__)
@@ -192,15 +218,20 @@ class _Compiler:
         source = self.source
         source.run.append(("B", "n"))
         self.settle()
-        if not known:
-            with source.block("if n:"):
-                source.line("p = skip_tags(b, p, n, end)")
-            return
         with source.block("if n:"):
             with source.block("if n > 127:"):
                 source.line("n, p = read_rest(b, p, n)")
                 with source.block(f"if n > {TAGGED_FIELDS_MAX}:"):
                     source.line("raise many_tags(n)")
+            if self.bounded:
+                source.line("tags -= n")
+                with source.block("if tags < 0:"):
+                    source.line(f"raise tags_over_budget({path!r})")
+            if self.steps:
+                source.line("y -= n")
+            if not known:
+                source.line("p = skip_tags(b, p, n, end)")
+                return
             tag, stop = source.name("tag"), source.name("stop")
             with source.block("for _ in range(n):"):
                 source.line(f"{tag}, p = read_varint(b, p)")
@@ -314,6 +345,11 @@ class _Compiler:
                 self.value(of, made, f"{path}[]", nullable=False)
             self.settle()
             source.line(f"{items}.append({made})")
+            if self.steps:
+                source.line("y -= 1")
+                with source.block("if y <= 0:"):
+                    source.line(f"y = {ELEMENTS_A_STEP}")
+                    source.line("yield")
         source.line(f"{target} = {items}")
 
 

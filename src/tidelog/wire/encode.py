@@ -1,29 +1,45 @@
 """Compiles encoders: one flat function a message and version, object to bytes.
 
 The function appends small byte strings to a list and joins them. Its names: `w` appends, `v` is a value that may be
-null, `s` bytes about to be written, `n` their length or a count. `pieces` keeps records apart instead of joining
+null, `s` bytes about to be written, `n` their length or a count, `y` how many elements may be written before others
+have their turn, and `done` what was written before that. `pieces` keeps records apart instead of joining
 them, so that a slice of a log reaches the socket without a copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import pack
 from typing import Any, TypeAlias, TypeVar
 
 from tidelog.wire.declare import Sendable
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError, shortened
 from tidelog.wire.schema import Array, Blob, Field, Fixed, Kind, Structure, Text, schema
 from tidelog.wire.source import Source, fixed_pack
 
 T = TypeVar("T")
 Encode: TypeAlias = Callable[[T], bytes]
+EncodeSteps: TypeAlias = Callable[[T], Generator[None, None, list[bytes]]]
 Pieces: TypeAlias = Callable[[T], list[bytes | Sendable]]
+PiecesSteps: TypeAlias = Callable[[T], Generator[None, None, list[bytes | Sendable]]]
 
 STRING_BYTES_MAX = 32767
+MESSAGE_FIELD = "error_message"
+"""What the names of fields end with that tell people of an error: those are cut, where they would be too long."""
+ELEMENTS_A_STEP = 64
 
 
 def compile_encoder(cls: type[T], version: int) -> Encode[T]:
     """The encoder of `cls` in `version`, which must be one of its versions."""
     return _Compiler(cls, version, apart=False).compile()
+
+
+def compile_encode_steps(cls: type[T], version: int) -> EncodeSteps[T]:
+    """The same as a generator that yields after every few elements of arrays, and returns what each step wrote."""
+    return _Compiler(cls, version, apart=False, steps=True).compile()
+
+
+def compile_pieces_steps(cls: type[T], version: int) -> PiecesSteps[T]:
+    """Both: in steps, with records left as they are."""
+    return _Compiler(cls, version, apart=True, steps=True).compile()
 
 
 def compile_pieces(cls: type[T], version: int) -> Pieces[T]:
@@ -66,12 +82,14 @@ _RUNTIME = {
     "no_place": _no_place,
     "long_string": _long_string,
     "bad_uuid": _bad_uuid,
+    "shortened": shortened,
 }
 
 
 class _Compiler:
-    def __init__(self, cls: type, version: int, *, apart: bool) -> None:
+    def __init__(self, cls: type, version: int, *, apart: bool, steps: bool = False) -> None:
         self.cls = cls
+        self.steps = steps
         self.version = version
         self.apart = apart
         self.flexible = version in schema(cls).flexible
@@ -83,16 +101,24 @@ class _Compiler:
         source = self.source
         source.line("parts = []")
         source.line("w = parts.append")
+        if self.steps:
+            with source.block("if False:"):
+                source.line("yield")
+            source.line(f"y = {ELEMENTS_A_STEP}")
+            source.line("done = []")  # what was joined already: a million parts take time to join, and memory
         if self.apart:
             source.line("out = []")
         self.structure(self.cls, "o", self.cls.__name__)
         self.settle()
+        if self.steps:
+            source.line("done.append(join(parts))")
+            source.line("parts = done")
         if self.apart:
             with source.block("if parts:"):
                 source.line("out.append(join(parts))")
             source.line("return out")
         else:
-            source.line("return join(parts)")
+            source.line("return done" if self.steps else "return join(parts)")
         return source.compile(f"encode {self.cls.__name__} v{self.version}", "encode(o)")
 
     def settle(self) -> None:
@@ -197,8 +223,14 @@ class _Compiler:
 
     def text(self, value: str, path: str, nullable: bool) -> None:
         source = self.source
-        if nullable:
+        if path.endswith(MESSAGE_FIELD):
             source.line(f"v = {value}")
+            with source.block(f"if {'v is not None and ' if nullable else ''}len(v) > {MESSAGE_CHARACTERS_MAX}:"):
+                source.line("v = shortened(v)")
+            value = "v"
+        if nullable:
+            if value != "v":
+                source.line(f"v = {value}")
             with source.block("if v is None:"):
                 source.line('s, n = b"", -1')
             with source.block("else:"):
@@ -226,11 +258,26 @@ class _Compiler:
         if apart:
             assert self.writer == "w", "records in a tagged field can't be kept apart"
             with source.block("if n > 0:"):
-                source.line("out.append(join(parts))")
+                if self.steps:
+                    source.line("done.append(join(parts))")
+                    source.line("out.append(join(done))")
+                    source.line("done.clear()")
+                else:
+                    source.line("out.append(join(parts))")
                 source.line("parts.clear()")
                 source.line("out.append(s)")
         else:
             source.line(f"{self.writer}(s)")
+
+    def pause(self) -> None:
+        """Join what there is, and let others have their turn."""
+        source = self.source
+        source.line("y -= 1")
+        with source.block("if y <= 0:"):
+            source.line(f"y = {ELEMENTS_A_STEP}")
+            source.line("done.append(join(parts))")
+            source.line("parts.clear()")
+            source.line("yield")
 
     def nested(self, cls: type, value: str, path: str, nullable: bool, null: bytes = b"\xff") -> None:
         """A structure, behind a byte that tells it from `null` where it may be: -1, but 0 in a tagged field."""
@@ -271,3 +318,5 @@ class _Compiler:
                         else:
                             self.value(of, element, f"{path}[]", nullable=False)
                         self.settle()
+                        if self.steps:
+                            self.pause()

@@ -187,16 +187,25 @@ _RETRIABLE = frozenset(
 
 
 MESSAGE_CHARACTERS_MAX = 4000
-"""Messages repeat what the client sent, which may be as long as a string can be; they must fit into one."""
+"""Messages repeat what the client sent, which may be as long as a string can be; they must fit into one.
+
+Errors are cut when they are made, and all messages when they are encoded (`wire/encode.py`).
+"""
+
+
+def shortened(message: str) -> str:
+    """The message, without its middle where it is long."""
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{message[:half]}...{message[-half:]}"
 
 
 class KafkaError(Exception):
     """A request, or one partition of it, failed. The code goes to the client, and the message where it has a field."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
-            half = MESSAGE_CHARACTERS_MAX // 2
-            message = f"{message[:half]}...{message[-half:]}"
+        message = None if message is None else shortened(message)
         super().__init__(code, message)
         self.code = code
         self.message = message

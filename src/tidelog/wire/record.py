@@ -9,7 +9,7 @@ from tidelog.wire.varint import VarintError
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
+RECORD_BYTES_MIN = 7  # length, attributes, two deltas, key, value and header count, a byte each
 _HEADER_BYTES_MIN = 2
 _LONG_LIMIT = 1 << 63  # a sum beyond it wraps, as in every client
 
@@ -49,7 +49,7 @@ def walk_records(
 ) -> Iterator[Record]:
     """The `count` records that fill `section` exactly."""
     end = len(section)
-    if count < 0 or count * _RECORD_BYTES_MIN > end:
+    if count < 0 or count * RECORD_BYTES_MIN > end:
         raise RecordError(f"{count} records can't be in {end} bytes")
     pos = index = 0
     try:
@@ -92,7 +92,7 @@ def first_since(
                 delta, at = delta >> 1 ^ -(delta & 1), pos + 2
             if base_timestamp + delta >= timestamp:
                 offset_delta, _ = decode(section, at, stop)
-                stamp = _wrapped(base_timestamp + delta)
+                stamp = wrapped(base_timestamp + delta)
                 if offset_delta >= least_offset_delta and stamp >= timestamp:
                     return stamp, offset_delta
             if not pos < stop <= end:
@@ -127,10 +127,11 @@ def _read_record(
     if pos != end:
         raise RecordError(f"{end - pos} bytes are left at the record's end")
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-    return Record(base_offset + offset_delta, _wrapped(timestamp), key, value, headers)
+    return Record(base_offset + offset_delta, wrapped(timestamp), key, value, headers)
 
 
-def _wrapped(timestamp: int) -> int:
+def wrapped(timestamp: int) -> int:
+    """A sum of 64 bits, as every client computes it."""
     if -_LONG_LIMIT <= timestamp < _LONG_LIMIT:
         return timestamp
     return (timestamp + _LONG_LIMIT) % (2 * _LONG_LIMIT) - _LONG_LIMIT

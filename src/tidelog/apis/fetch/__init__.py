@@ -10,15 +10,16 @@ hints at the new leader (KIP-951); v17 and v18 add what followers say of themsel
 
 from __future__ import annotations
 
-import logging
-from itertools import groupby
+from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
 from tidelog.apis.fetch.sessions import IDS_FROM, Key, Session
 from tidelog.apis.leader_hint import node_endpoints
-from tidelog.wire.codec import pieces
+from tidelog.env.slices import Steps, whole
+from tidelog.wire.codec import pieces, pieces_steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -28,17 +29,19 @@ from tidelog.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from tidelog.wire.release import release
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
     from tidelog.replica.partition import Partition
 
-log = logging.getLogger("tidelog.fetch")
-
 FLEXIBLE_FROM = 12
 REPLICA_STATE_FROM = 15
 MAX_WAIT_MS = 60_000
 """A fetch is answered after this long whatever it asked for: a client that left unnoticed holds nothing for ever."""
+
+LOOKS_A_STEP = 32
+FORGOTTEN_A_STEP = 256
 
 _frame_plain = Struct(">ii").pack
 _frame_flexible = Struct(">iib").pack
@@ -51,12 +54,16 @@ def handle(context: Context, request: FetchRequest) -> Any:
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(context, request, session)
-    answer = fetch.look(at_once=request.max_wait_ms <= 0)
-    return fetch if answer is None else answer
+    wait_s = min(request.max_wait_ms, MAX_WAIT_MS) / 1000
+    if fetch.count > FEW:
+        return Parked(context.services.env.loop, fetch, wait_s, looked=False)
+    whole(fetch.prepare())
+    answer = whole(fetch.steps(at_once=wait_s <= 0))
+    return Parked(context.services.env.loop, fetch, wait_s, looked=True) if answer is None else answer
 
 
 class _Fetch:
-    """One fetch request. Parked, it is a waiter of each of its partitions."""
+    """One fetch request: what it asks for, and how it is answered."""
 
     def __init__(self, context: Context, request: FetchRequest, session: Session | None) -> None:
         self._context = context
@@ -67,133 +74,142 @@ class _Fetch:
         self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
         self._isolation = request.isolation_level
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._max_wait_s = min(request.max_wait_ms, MAX_WAIT_MS) / 1000
-        self._asked: list[tuple[Key, FetchPartition]]
-        if session is not None:
-            self._asked = list(session.partitions.items())
+        self.min_bytes = min(request.min_bytes, self._max_bytes)
+        self._request = request
+        self._asked: dict[Key, FetchPartition] = {}
+        if session is None:
+            self.count = sum(len(topic.partitions) for topic in request.topics)
         else:
-            by_id = version >= IDS_FROM
-            asked = {  # one that is named twice counts once, as it is named last
-                (topic.topic_id if by_id else topic.topic, partition.partition): partition
-                for topic in request.topics
-                for partition in topic.partitions
-            }
-            self._asked = list(asked.items())
+            self.count = len(session.partitions)
+        self.found: dict[Partition, int] = {}
         # A full answer opens the session: it tells of every partition.
         self._tells_all = session is None or request.session_epoch == 0
-        self._parked: list[Partition] = []
-        self._missing = 0
-        self._slot: Any = None
-        self._timer: Any = None
-        self.done = False
-        self.runs_ahead = False
+        self._waits_at: dict[Partition, Key] | None = None
+        self._missing: int | None = None
 
-    def look(self, *, at_once: bool) -> list[Any] | None:
-        """The answer, or None where it is worth waiting."""
+    def prepare(self) -> Steps[None]:
+        if self._session is not None:
+            self._asked = dict(self._session.partitions)
+            return
+        by_id = self._context.version >= IDS_FROM
+        for topic in self._request.topics:
+            name = topic.topic_id if by_id else topic.topic
+            for number, partition in enumerate(topic.partitions, 1):
+                self._asked[name, partition.partition] = partition  # one that is named twice counts as it is named last
+                if not number % FEW:
+                    yield
+        if self.count > FEW:
+            yield from release(self._request)
+
+    def steps(self, *, at_once: bool) -> Steps[list[Any] | None]:
         context = self._context
-        reading = Reading(
-            context.services.replicas, context.version, self._replica_id, self._isolation, self._max_bytes, self._names
-        )
+        reading = self._reading(self._max_bytes)
         told = {} if self._session is None or self._tells_all else self._session.told
-        answered = [
-            (key, reading.read(key, asked))
-            for key, asked in self._asked
-            if key not in told or not reading.is_quiet(key, asked, told[key])
-        ]
+        answered: list[tuple[Key, PartitionData]] = []
+        found: dict[Partition, int] = {}
+        for number, (key, asked) in enumerate(self._asked.items(), 1):
+            if key not in told or not reading.is_quiet(key, asked, told[key]):
+                before = reading.bytes
+                answered.append((key, reading.read(key, asked)))
+                if reading.bytes > before and (partition := context.services.replicas.opened(key)) is not None:
+                    found[partition] = reading.bytes - before
+            if not number % LOOKS_A_STEP:
+                yield
+        self.found = found
+        more_missing = self._missing is not None and reading.missing > self._missing
         if (
             at_once
             or reading.urgent
-            or reading.bytes >= self._min_bytes
+            or reading.bytes >= self.min_bytes
             or reading.missing == len(self._asked)
-            or (self._slot is not None and reading.missing > self._missing)
+            or more_missing
         ):
-            return self._answer(answered)
+            return (yield from self._answer(answered))
         self._missing = reading.missing
         return None
 
-    def _answer(self, answered: list[tuple[Key, PartitionData]]) -> list[Any]:
+    def partitions(self) -> Iterable[Partition | None]:
+        if self._waits_at is None:
+            self._waits_at = {}
+            reading, replicas = self._reading(0), self._context.services.replicas
+            for key in self._asked:
+                try:
+                    partition = replicas.opened(key) or reading.find(key)
+                except KafkaError:  # one of those that nobody knows
+                    yield None
+                    continue
+                self._waits_at[partition] = key
+                yield partition
+        else:
+            yield from list(self._waits_at)
+
+    def forget(self) -> Steps[None]:
+        while self._asked:
+            for _ in range(min(FORGOTTEN_A_STEP, len(self._asked))):
+                self._asked.popitem()
+            yield
+
+    def bytes_at(self, partition: Partition) -> int | None:
+        assert self._waits_at is not None
+        key = self._waits_at[partition]
+        reading = self._reading(self._max_bytes)
+        reading.read(key, self._asked[key])
+        return None if reading.urgent or reading.missing else reading.bytes
+
+    def failure(self) -> list[Any]:
+        response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return frame(self._context.version, self._context.correlation_id, response)
+
+    def _reading(self, max_bytes: int) -> Reading:
+        context = self._context
+        return Reading(
+            context.services.replicas, context.version, self._replica_id, self._isolation, max_bytes, self._names
+        )
+
+    def _went_on(self, session: Session) -> FetchResponse:
+        """The client went on, over another connection, while this fetch was parked."""
+        return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
+
+    def _answer(self, answered: list[tuple[Key, PartitionData]]) -> Steps[list[Any]]:
         context, session = self._context, self._session
         if session is not None and session.epoch != self._epoch:
-            # The client went on, over another connection, while this fetch was parked.
-            response = FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
-            return frame(context.version, context.correlation_id, response)
-        if session is not None:
-            news = [(key, data) for key, data in answered if session.news(key, data, first=self._tells_all)]
-        else:
-            news = answered
-        response = FetchResponse(
-            session_id=session.id if session is not None else 0,
-            responses=[
-                _topic(topic, [data for _, data in group])
-                for topic, group in groupby(news, key=lambda item: item[0][0])
-            ],
-        )
-        if any(data.current_leader.leader_id >= 0 for _, data in news):
+            return frame(context.version, context.correlation_id, self._went_on(session))
+        topics: list[FetchableTopicResponse] = []
+        last: str | bytes | None = None
+        hints = False
+        for number, (key, data) in enumerate(answered, 1):
+            if session is None or session.news(key, data, first=self._tells_all):
+                if key[0] != last:
+                    last = key[0]
+                    topics.append(_topic(last))
+                topics[-1].partitions.append(data)
+                hints = hints or data.current_leader.leader_id >= 0
+            if not number % FEW:
+                yield
+        if session is not None and session.epoch != self._epoch:  # it went on between two steps
+            session.told.clear()
+            return frame(context.version, context.correlation_id, self._went_on(session))
+        response = FetchResponse(session_id=session.id if session is not None else 0, responses=topics)
+        if hints:
             response.node_endpoints = node_endpoints(NodeEndpoint, context)
-        return frame(context.version, context.correlation_id, response)
-
-    # -- parked
-
-    def begin(self, slot: Any) -> None:
-        self._slot = slot
-        replicas = self._context.services.replicas
-        reading = Reading(replicas, self._context.version, -1, self._isolation, 0, self._names)
-        for key, _ in self._asked:
-            try:
-                partition = replicas.opened(key) or reading.find(key)
-            except KafkaError:  # one of those that nobody knows
-                continue
-            partition.park(self)
-            self._parked.append(partition)
-        self._timer = self._context.services.env.loop.call_later(self._max_wait_s, self.expire)
-
-    def wake(self) -> None:
-        if not self.done:
-            self._look_again(at_once=False)
-
-    def expire(self) -> None:
-        if not self.done:
-            self._look_again(at_once=True)
-
-    def _look_again(self, *, at_once: bool) -> None:
-        try:
-            answer = self.look(at_once=at_once)
-        except Exception:  # a bug of ours: those parked beside this one are woken all the same
-            log.exception("a parked fetch can't be answered")
-            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            answer = frame(self._context.version, self._context.correlation_id, response)
-        if answer is not None:
-            self._complete(answer)
-
-    def _complete(self, answer: list[Any]) -> None:
-        slot = self._slot
-        self._leave()
-        slot.complete(answer)
-
-    def abandon(self) -> None:
-        """The connection has gone: wait for nothing any more."""
-        if not self.done:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Let go of whoever holds it: thousands a second must not wait for the garbage collector."""
-        self.done = True
-        self._timer.cancel()
-        self._timer = self._slot = None
-        for partition in self._parked:
-            partition.unpark(self)
+        if len(answered) <= FEW:
+            return frame(context.version, context.correlation_id, response)
+        answered.clear()
+        parts = yield from pieces_steps(FetchResponse, context.version)(response)
+        yield from release(response)
+        return _framed(context.version, context.correlation_id, parts)
 
 
-def _topic(topic: str | bytes, partitions: list[PartitionData]) -> FetchableTopicResponse:
-    if isinstance(topic, bytes):
-        return FetchableTopicResponse(topic_id=topic, partitions=partitions)
-    return FetchableTopicResponse(topic=topic, partitions=partitions)
+def _topic(topic: str | bytes) -> FetchableTopicResponse:
+    return FetchableTopicResponse(topic_id=topic) if isinstance(topic, bytes) else FetchableTopicResponse(topic=topic)
 
 
 def frame(version: int, correlation_id: int, response: FetchResponse) -> list[Any]:
     """The response as it is sent: its length and header, then bytes and slices of logs in turn."""
-    parts = pieces(FetchResponse, version)(response)
+    return _framed(version, correlation_id, pieces(FetchResponse, version)(response))
+
+
+def _framed(version: int, correlation_id: int, parts: list[Any]) -> list[Any]:
     size = sum(map(len, parts))
     if version >= FLEXIBLE_FROM:
         head = _frame_flexible(size + 5, correlation_id, 0)

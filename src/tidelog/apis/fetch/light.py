@@ -7,12 +7,13 @@ the frame then and answers at once.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidelog.apis.fetch.parked import Parked
+from tidelog.env.slices import Steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchResponse
 
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.replica.partition import Partition
 
-log = logging.getLogger("tidelog.fetch")
-
 Asked: TypeAlias = "tuple[Partition, int, int, int, int]"
 """A partition, its index, the leader epoch that the client believes in, the offset, and how many bytes at most."""
 
 NO_EPOCH = -1
 FETCH = 1
+LOOKS_A_STEP = 64
 # Header tags, throttle time, error, session id.
 _START = bytes(11)
 _FRAME = Struct(f">ii{len(_START)}s")
@@ -53,24 +53,22 @@ class Way:
 
 
 class LightFetch:
-    """One request. Parked, it is a waiter of each of its partitions."""
+    """One request: what it asks for, and how it is answered."""
 
     __slots__ = (
+        "_by_partition",
         "_committed",
         "_connection",
         "_correlation_id",
         "_frame",
         "_limit",
-        "_min_bytes",
-        "_slot",
-        "_timer",
         "_topics",
         "_version",
         "_wait_at",
-        "_wait_s",
         "_way",
-        "done",
-        "runs_ahead",
+        "count",
+        "found",
+        "min_bytes",
     )
 
     def __init__(
@@ -86,129 +84,137 @@ class LightFetch:
         """`bounds`: on the bytes of the answer, at least (or it waits) and at most."""
         self._way = way
         self._topics = topics
-        self._min_bytes, self._limit = bounds
+        self.count = len(topics[0][1]) if len(topics) == 1 else sum(len(asked) for _, asked in topics)
+        self.min_bytes, self._limit = bounds
+        self.found: dict[Partition, int] = {}
+        self._by_partition: dict[Partition, Asked] | None = None
         self._committed = committed
         self._version = version
         self._correlation_id = correlation_id
         self._connection: Any = None
         self._frame = bytearray()
         self._wait_at = 0
-        self._wait_s = 0.0
-        self._slot: Any = None
-        self._timer: Any = None
-        self.done = False
-        self.runs_ahead = False
 
-    def look(self, *, at_once: bool) -> Any:
-        """The answer; None where it is worth waiting; NotImplemented where it is the general way's."""
-        node_id, committed = self._way.node_id, self._committed
-        budget, found, at_least_one = self._limit, 0, True
-        aborted, usual = 1 if committed else 0, True  # an empty list, or none
-        pieces: list[Any] = []
-        plain = bytearray()
-        plain += uvarint(len(self._topics) + 1)
+    def prepare(self) -> Steps[None]:
+        yield from ()
+
+    def steps(self, *, at_once: bool) -> Steps[Any]:
+        """The answer; None where it is worth waiting. What is out of the ordinary is answered the general way."""
+        answer = _Answer(self._limit, committed=self._committed)
+        answer.plain += uvarint(len(self._topics) + 1)
+        self.found = answer.found_at
         for topic_id, asked in self._topics:
-            plain += topic_id + uvarint(len(asked) + 1)
-            for partition, index, epoch, offset, bytes_max in asked:
-                if partition.deleted or partition.leader != node_id or NO_EPOCH != epoch != partition.leader_epoch:
-                    return NotImplemented
-                stored = partition.log
-                high_watermark, start = partition.high_watermark, stored.log_start
-                piece = None
-                try:
-                    stable = partition.last_stable_offset
-                    end = stable if committed else high_watermark
-                    if not (start <= end <= offset <= stored.log_end and stored.offline is None):
-                        piece = stored.read(offset, min(bytes_max, budget), end, at_least_one=at_least_one)
-                    if piece is not None and committed and stored.has_aborted and stored.aborted(offset, piece):
-                        usual = False
-                except KafkaError:
-                    return NotImplemented
-                if piece is None:
-                    # Of a batch that is larger than the limit, no aborted transactions are told.
-                    told = 0 if offset < end and bytes_max > 0 and budget > 0 else aborted
-                    plain += write_partition(index, 0, high_watermark, stable, start, told, -1) + _NO_RECORDS
-                    continue
-                plain += write_partition(index, 0, high_watermark, stable, start, aborted, -1)
-                size = len(piece)
-                found += size
-                budget = max(0, budget - size)
-                at_least_one = False
-                plain += uvarint(size + 1)
-                pieces += bytes(plain), piece
-                plain.clear()
-                plain.append(0)
-            plain.append(0)
-        if found < self._min_bytes and not at_once:
+            answer.plain += topic_id + uvarint(len(asked) + 1)
+            if len(asked) <= LOOKS_A_STEP:
+                if not answer.read(asked, self._way.node_id):
+                    return self._unusual()
+            else:
+                for start in range(0, len(asked), LOOKS_A_STEP):
+                    if not answer.read(asked[start : start + LOOKS_A_STEP], self._way.node_id):
+                        return self._unusual()
+                    yield
+            answer.plain.append(0)
+        if answer.found < self.min_bytes and not at_once:
             return None
-        if not usual:
-            return NotImplemented
-        plain.append(0)
-        pieces.append(bytes(plain))
-        size = found + sum(map(len, pieces[::2]))
-        pieces[0] = _write_frame(_FRAME_BYTES + size, self._correlation_id, _START) + pieces[0]
-        return pieces
+        if not answer.usual:
+            return self._unusual()
+        return answer.frame(self._correlation_id)
 
-    # -- parked
+    def bytes_at(self, partition: Partition) -> int | None:
+        if self._by_partition is None:
+            self._by_partition = {each[0]: each for _, asked in self._topics for each in asked}
+        answer = _Answer(self._limit, committed=self._committed)
+        if not answer.read([self._by_partition[partition]], self._way.node_id):
+            return None
+        return answer.found
 
-    def patient(self, connection: Any, frame: bytearray, wait_at: int, wait_ms: int) -> LightFetch:
-        """Itself, ready to wait so long. `frame` is for the general way; its patience stands at `wait_at`."""
+    def partitions(self) -> Iterable[Partition | None]:
+        return [each[0] for _, asked in self._topics for each in asked]
+
+    def failure(self) -> Any:
+        from tidelog.apis.fetch import frame
+
+        response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return frame(self._version, self._correlation_id, response)
+
+    def forget(self) -> Steps[None]:
+        yield from ()  # few enough to be let go of in one go
+
+    def patient(self, connection: Any, frame: bytearray, wait_at: int, wait_ms: int, *, looked: bool) -> Parked:
+        """It, waiting so long. `frame` is for the general way; its patience stands at `wait_at`."""
         self._connection = connection
         self._frame = frame
         self._wait_at = wait_at
-        self._wait_s = wait_ms / 1000
-        return self
-
-    def begin(self, slot: Any) -> None:
-        self._slot = slot
-        for _, asked in self._topics:
-            for each in asked:
-                each[0].park(self)
-        self._timer = self._way.loop.call_later(self._wait_s, self.expire)
-
-    def wake(self) -> None:
-        if not self.done:
-            self._look_again(at_once=False)
-
-    def expire(self) -> None:
-        if not self.done:
-            self._look_again(at_once=True)
-
-    def abandon(self) -> None:
-        """The connection has gone: wait for nothing any more."""
-        if not self.done:
-            self._leave()
-
-    def _look_again(self, *, at_once: bool) -> None:
-        try:
-            answer = self.look(at_once=at_once)
-            if answer is NotImplemented:
-                answer = self._unusual()
-        except Exception:  # a bug of ours: those parked beside this one are woken all the same
-            from tidelog.apis.fetch import frame
-
-            log.exception("a parked fetch can't be answered")
-            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            answer = frame(self._version, self._correlation_id, response)
-        if answer is not None:
-            slot = self._slot
-            self._leave()
-            slot.complete(answer)
+        return Parked(self._way.loop, self, wait_ms / 1000, looked=looked)
 
     def _unusual(self) -> Any:
         frame, version = self._frame, self._version
+        if not frame:
+            return NotImplemented
         _write_max_wait(frame, self._wait_at, 0)  # answered at once, whatever there is
         view = memoryview(frame)
         return self._way.general(self._connection, view, 0, len(frame), FETCH, version, self._correlation_id)
 
-    def _leave(self) -> None:
-        """Let go of whoever holds it: thousands a second must not wait for the garbage collector."""
-        self.done = True
-        self._timer.cancel()
-        self._timer = self._slot = self._connection = None
-        for _, asked in self._topics:
-            for each in asked:
-                each[0].unpark(self)
+
+class _Answer:
+    """The answer of the fast path in the making: what was found so far, written with one Struct a partition."""
+
+    __slots__ = ("_aborted", "_at_least_one", "_budget", "_committed", "_pieces", "found", "found_at", "plain", "usual")
+
+    def __init__(self, limit: int, *, committed: bool) -> None:
+        self._budget = limit
+        self._committed = committed
+        self._aborted = 1 if committed else 0  # an empty list, or none
+        self._at_least_one = True
+        self._pieces: list[Any] = []
+        self.plain = bytearray()
+        self.found = 0
+        self.found_at: dict[Partition, int] = {}
+        self.usual = True
+
+    def read(self, asked: list[Asked], node_id: int) -> bool:
+        """Look at these partitions. False: what is there is for the general way to tell."""
+        committed, plain, aborted = self._committed, self.plain, self._aborted
+        for partition, index, epoch, offset, bytes_max in asked:
+            if partition.deleted or partition.leader != node_id or NO_EPOCH != epoch != partition.leader_epoch:
+                return False
+            stored = partition.log
+            high_watermark, start = partition.high_watermark, stored.log_start
+            piece = None
+            try:
+                stable = partition.last_stable_offset
+                end = stable if committed else high_watermark
+                if not (start <= end <= offset <= stored.log_end and stored.offline is None):
+                    limit = min(bytes_max, self._budget)
+                    piece = stored.read(offset, limit, end, at_least_one=self._at_least_one)
+                if piece is not None and committed and stored.has_aborted and stored.aborted(offset, piece):
+                    self.usual = False
+            except KafkaError:
+                return False
+            if piece is None:
+                # Of a batch that is larger than the limit, no aborted transactions are told.
+                told = 0 if offset < end and bytes_max > 0 and self._budget > 0 else aborted
+                plain += write_partition(index, 0, high_watermark, stable, start, told, -1) + _NO_RECORDS
+                continue
+            plain += write_partition(index, 0, high_watermark, stable, start, aborted, -1)
+            size = len(piece)
+            self.found += size
+            self.found_at[partition] = size
+            self._budget = max(0, self._budget - size)
+            self._at_least_one = False
+            plain += uvarint(size + 1)
+            self._pieces += bytes(plain), piece
+            plain.clear()
+            plain.append(0)
+        return True
+
+    def frame(self, correlation_id: int) -> list[Any]:
+        pieces, plain = self._pieces, self.plain
+        plain.append(0)
+        pieces.append(bytes(plain))
+        size = self.found + sum(map(len, pieces[::2]))
+        pieces[0] = _write_frame(_FRAME_BYTES + size, correlation_id, _START) + pieces[0]
+        return pieces
 
 
 @lru_cache(256)  # sizes of answers: mostly the same few

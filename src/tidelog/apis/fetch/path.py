@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tidelog.apis.fetch import MAX_WAIT_MS
 from tidelog.apis.fetch.light import Asked, LightFetch, Way, uvarint
+from tidelog.apis.fetch.parked import FEW, Parked
+from tidelog.env.slices import whole
 from tidelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ NO_SESSION = -1
 NO_EPOCH = -1
 PARTITIONS_MAX = 20_000
 """Partitions, and requests, that are remembered."""
-REQUEST_BYTES_MAX = 1 << 20
-"""Of a request for many partitions; what is larger is counted, and perhaps refused, by the codec."""
+REQUEST_BYTES_MAX = 128 * 1024
+"""Of a request for many partitions, which is read in one go; what is larger is read in steps, by the codec."""
 
 # Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1.
 _HEAD = Struct(">BiiibiiB")
@@ -109,7 +111,7 @@ class FetchPath:
                 size = 0 if piece is None else piece.count
                 if piece is not None and aborts and log.aborted(offset, piece):
                     return NotImplemented
-        except (KafkaError, OSError, ValueError):  # the general way tells of them
+        except (KafkaError, OSError):  # the general way tells of them
             return NotImplemented
         if piece is None or size < min_bytes:
             asked = partition, wants.number, epoch, offset, wants.partition_bytes_max
@@ -122,8 +124,8 @@ class FetchPath:
                 correlation_id=correlation_id,
             )
             if wants.wait_ms > 0 and min_bytes > 0:  # what was found is too little
-                return _patient(fetch, connection, buffer, start, pos, end, wants.wait_ms)
-            return fetch.look(at_once=True)
+                return _patient(fetch, connection, buffer, start, pos, end, wants.wait_ms, looked=True)
+            return whole(fetch.steps(at_once=True))
         length = uvarint(size + 1)
         head = _write_response(
             _RESPONSE_BYTES + len(length) + size + 3,
@@ -189,8 +191,10 @@ class FetchPath:
             version=version,
             correlation_id=correlation_id,
         )
-        answer = fetch.look(at_once=wait_ms <= 0)
-        return _patient(fetch, connection, buffer, start, pos, end, wait_ms) if answer is None else answer
+        if fetch.count > FEW:
+            return _patient(fetch, connection, buffer, start, pos, end, wait_ms, looked=False)
+        answer = whole(fetch.steps(at_once=wait_ms <= 0))
+        return _patient(fetch, connection, buffer, start, pos, end, wait_ms, looked=True) if answer is None else answer
 
     def _read_topics(
         self, buffer: memoryview, pos: int, end: int, count: int
@@ -237,6 +241,15 @@ def _names_one_twice(topics: list[tuple[bytes, list[Asked]]]) -> bool:
 
 
 def _patient(
-    fetch: LightFetch, connection: Any, buffer: memoryview, start: int, pos: int, end: int, wait_ms: int
-) -> LightFetch:
-    return fetch.patient(connection, bytearray(buffer[start:end]), pos + _WAIT_AT - start, min(wait_ms, MAX_WAIT_MS))
+    fetch: LightFetch,
+    connection: Any,
+    buffer: memoryview,
+    start: int,
+    pos: int,
+    end: int,
+    wait_ms: int,
+    *,
+    looked: bool,
+) -> Parked:
+    wait_at = pos + _WAIT_AT - start
+    return fetch.patient(connection, bytearray(buffer[start:end]), wait_at, min(wait_ms, MAX_WAIT_MS), looked=looked)

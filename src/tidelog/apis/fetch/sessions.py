@@ -5,6 +5,10 @@ only partitions that have something to say: data, an error, a moved high waterma
 data go to the end of the session's order, so that a busy one can't starve the others (not so with the first answer,
 as in Kafka). Sessions are bounded by
 `max.incremental.fetch.session.cache.slots`; one idle for `min.incremental.fetch.session.eviction.ms` makes room.
+
+Memory is bounded too, by the partitions that sessions name, whether there are such or not. A request for very many goes
+without a session, and where all sessions together would have too many, the largest makes room for one that is smaller:
+whoever names much can't keep others from having a session. A client whose session went opens another.
 """
 
 from __future__ import annotations
@@ -24,8 +28,10 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 IDS_FROM = 13
-PARTITIONS_MAX = 2_000_000
-"""Of all sessions together: a client may name as many partitions as it likes, whether there are such or not."""
+PARTITIONS_MAX = 1_000_000
+"""Of all sessions together: some 400 MB."""
+SESSION_PARTITIONS_MAX = 100_000
+"""Of one session."""
 
 Key: TypeAlias = tuple[str | bytes, int]
 """A partition as the client names it: the topic's name, or its id from version 13 on, and the index."""
@@ -103,7 +109,8 @@ class FetchSessions:
         session.add(request)
         session.forget(request)
         self._partitions += len(session.partitions)
-        if self._partitions > PARTITIONS_MAX:
+        grown = len(session.partitions)
+        if grown > SESSION_PARTITIONS_MAX or not self._make_room(0, for_one_of=grown, but=session.id):
             self._drop(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
@@ -116,12 +123,15 @@ class FetchSessions:
 
     def _open(self, request: FetchRequest, version: int) -> Session | None:
         now_ms = self._env.clock.now_ms()
+        wanted = sum(len(topic.partitions) for topic in request.topics)
+        if wanted > SESSION_PARTITIONS_MAX:
+            return None
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= self._eviction_ms:
                 return None
             self._drop(oldest.id)
-        if self._partitions + sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_MAX:
+        if not self._make_room(wanted, for_one_of=wanted):
             return None
         while True:
             session_id = self._env.random.random_int(1, SESSION_ID_MAX)
@@ -132,6 +142,15 @@ class FetchSessions:
         self._partitions += len(session.partitions)
         self._sessions[session_id] = session
         return session
+
+    def _make_room(self, wanted: int, *, for_one_of: int, but: int = 0) -> bool:
+        """Whether so many more partitions may be remembered, after sessions larger than this one have gone."""
+        while self._partitions + wanted > PARTITIONS_MAX:
+            largest = max(self._sessions.values(), key=lambda session: len(session.partitions))
+            if len(largest.partitions) <= for_one_of or largest.id == but:
+                return False
+            self._drop(largest.id)
+        return True
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -1,15 +1,21 @@
 """OffsetCommit and TxnOffsetCommit: a group's progress, written down once the member was found to be who it says.
 
-Offsets of a transaction are pending until its marker.
+Offsets of a transaction are pending until its marker. What doesn't depend on the group's state, to make records of the
+offsets and to encode them, is done ahead: of many, in steps. So a decision, and a batch, holds up to four thousand;
+beyond that, and beyond what a batch may have, a commit is several of them, and each partition is told what came of it.
+Other changes of the group's offsets wait until the last piece is committed (changes.py). Each decision looks again
+whether the member is one, and whether the topics are there: one made under the name meanwhile is another topic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.fencing import Check, Member, check_commit
-from tidelog.coordinator.shard_log import for_client
+from tidelog.coordinator.shard_log import EncodedEntries
+from tidelog.env.slices import ITEMS_A_STEP, Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
@@ -17,10 +23,9 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.coordinator.group.state import GroupsState
-    from tidelog.env.promise import Promise
 
-RECORD_BYTES_MIN = 38
-"""What an offset takes in the log besides its names and metadata, at least."""
+FEW = 64
+"""So many are made and encoded when they are decided."""
 NO_RETENTION = -1
 TIMESTAMP_MAX = 2**63 - 1
 VERSION_WITH_EXPIRY = 1
@@ -42,21 +47,20 @@ def commit(
     coordinator: GroupCoordinator,
     group_id: str,
     member: Member,
-    wanted: list[Wanted],
+    wanted: Sequence[Wanted],
     version: int,
     retention_ms: int = NO_RETENTION,
-) -> Promise[list[ErrorCode]]:
-    """A code for each of `wanted`; fails as a whole where the group or the member is refused."""
+    missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+) -> Steps[list[ErrorCode]]:
+    """A code for each of `wanted`, `missing` for those whose topic was deleted meanwhile; raises KafkaError where the
+    group has no coordinator here."""
     shard = coordinator.shards.of(group_id)
-    longest = coordinator.config.offset_metadata_max_bytes
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
-        check = check_commit(shard, state, group_id, member, version, now_ms)
-        _check_size(coordinator, shard, group_id, wanted)
-        expire_ms = -1 if retention_ms == NO_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
-        return _write(group_id, wanted, longest, check, now_ms, expire_ms)
+    def check(state: GroupsState, now_ms: int) -> Check | None:
+        return check_commit(shard, state, group_id, member, version, now_ms)
 
-    return shard.submit(decide)
+    committing = _Commit(coordinator, shard, group_id, check, retention_ms=retention_ms, missing=missing)
+    return (yield from committing.of(wanted))
 
 
 def commit_in_transaction(
@@ -64,77 +68,149 @@ def commit_in_transaction(
     group_id: str,
     member: Member,
     producer: tuple[int, int],
-    wanted: list[Wanted],
+    wanted: Sequence[Wanted],
     version: int,
-) -> Promise[list[ErrorCode]]:
-    """The same as part of the producer's transaction (`producer` is its id and epoch)."""
+    verify: Callable[[], None],
+) -> Steps[list[ErrorCode]]:
+    """The same as part of the producer's transaction (`producer` is its id and epoch). `verify` raises where the group
+    isn't part of it: it is called when offsets are about to be written, since the transaction may end meanwhile."""
     shard = coordinator.shard_of(group_id)
-    longest = coordinator.config.offset_metadata_max_bytes
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
-        try:
-            check = check_commit(shard, state, group_id, member, version, now_ms, transactional=True)
-            _check_size(coordinator, shard, group_id, wanted)
-            # The id of the topic isn't written: the request doesn't name it, and it may have changed since.
-            return _write(group_id, wanted, longest, check, now_ms, -1, with_ids=False)
-        except KafkaError as error:
-            if error.code is ErrorCode.STALE_MEMBER_EPOCH:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
-            raise
+    def check(state: GroupsState, now_ms: int) -> Check | None:
+        verify()
+        return check_commit(shard, state, group_id, member, version, now_ms, transactional=True)
 
-    return shard.submit(decide, producer=producer)
+    return (yield from _Commit(coordinator, shard, group_id, check, producer=producer).of(wanted))
 
 
-def _check_size(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, wanted: list[Wanted]) -> None:
-    """Refuse what no batch can hold before records are made of it: a request may name partitions by the ten thousand.
-
-    What is compressed may fit all the same, so that is left to the append.
-    """
-    most = shard.partition.log.config.max_message_bytes
-    if (
-        len(wanted) * (RECORD_BYTES_MIN + len(group_id)) > most
-        and not coordinator.config.offsets_topic_compression_codec
-    ):
-        raise for_client(
-            KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"{len(wanted)} offsets of {group_id} don't fit a batch of {most} bytes: commit in several requests",
-            )
-        )
+class _TopicGoneError(Exception):
+    """What is about to be decided has offsets of a topic that isn't there any more."""
 
 
-def _write(
-    group_id: str,
-    wanted: list[Wanted],
-    longest: int,
-    check: Check | None,
-    now_ms: int,
-    expire_ms: int,
-    *,
-    with_ids: bool = True,
-) -> tuple[list[Entry], list[ErrorCode]]:
-    entries: list[Entry] = []
-    codes: list[ErrorCode] = []
-    version = None if expire_ms < 0 else VERSION_WITH_EXPIRY
-    for topic, topic_id, partition, offset, leader_epoch, metadata in wanted:
-        if metadata is not None and is_longer(metadata, longest):
-            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            continue
-        if check is not None:
-            check(topic, topic_id, partition)
+class _Piece(NamedTuple):
+    """What one decision writes: offsets of `wanted` from `start` on, as many as there are codes."""
+
+    start: int
+    codes: list[ErrorCode]
+    entries: Sequence[Entry]
+    topic_ids: set[bytes]
+
+
+class _Commit:
+    """One request. Where a piece of it is refused, so is what is left."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        shard: GroupShard,
+        group_id: str,
+        check: Callable[[GroupsState, int], Check | None],
+        *,
+        producer: tuple[int, int] | None = None,
+        retention_ms: int = NO_RETENTION,
+        missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ) -> None:
+        self._metadata = coordinator.metadata
+        self._shard = shard
+        self._group_id = group_id
+        self._check = check
+        self._producer = producer
+        self._retention_ms = retention_ms
+        self._missing = missing
+        self._at_once = coordinator.committed_at_once
+        self._longest = coordinator.config.offset_metadata_max_bytes
+
+    def of(self, wanted: Sequence[Wanted]) -> Steps[list[ErrorCode]]:
+        changes = self._shard.live.changes
+        piece = yield from self._piece(wanted, 0)
+        steps = self._write(wanted, piece)
+        if len(piece.codes) == len(wanted) and not changes.under_way(self._group_id):
+            return (yield from steps)
+        return (yield from changes.alone(self._group_id, steps))
+
+    def _write(self, wanted: Sequence[Wanted], piece: _Piece) -> Steps[list[ErrorCode]]:
+        codes: list[ErrorCode] = []
+        while True:
+            try:
+                yield from settled(self._shard.submit(self._decision(wanted, piece), producer=self._producer))
+            except _TopicGoneError:
+                pass  # its offsets are left out then
+            except KafkaError as error:
+                code = error.code
+                if self._producer is not None and code is ErrorCode.STALE_MEMBER_EPOCH:
+                    code = ErrorCode.ILLEGAL_GENERATION
+                return codes + [code] * (len(wanted) - len(codes))
+            else:
+                codes += piece.codes
+            if len(codes) == len(wanted):
+                return codes
+            piece = yield from self._piece(wanted, len(codes))
+
+    def _decision(
+        self, wanted: Sequence[Wanted], piece: _Piece
+    ) -> Callable[[GroupsState, int], tuple[Sequence[Entry], None]]:
+        def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], None]:
+            check = self._check(state, now_ms)
+            if check is not None:
+                mine = wanted[piece.start : piece.start + len(piece.codes)]
+                for one, code in zip(mine, piece.codes, strict=True):
+                    if not code:
+                        check(one.topic, one.topic_id, one.partition)
+            topics = self._metadata.image.topics_by_id
+            if any(topic_id not in topics for topic_id in piece.topic_ids):
+                raise _TopicGoneError
+            return piece.entries, None
+
+        return decide
+
+    def _piece(self, wanted: Sequence[Wanted], start: int) -> Steps[_Piece]:
+        """As many from `start` on as one decision takes, and one batch has room for."""
+        now_ms = self._shard.clock.now_ms()
+        codes: list[ErrorCode] = []
+        topic_ids: set[bytes] = set()
+        if len(wanted) <= min(FEW, self._at_once):
+            few: list[Entry] = []
+            for one in wanted:
+                codes.append(self._code(one))
+                if not codes[-1]:
+                    few.append(self._entry(one, now_ms))
+                    topic_ids.add(one.topic_id)
+            return _Piece(0, codes, few, topic_ids)
+        entries = EncodedEntries(now_ms)
+        for one in wanted[start : start + self._at_once]:
+            code = self._code(one)
+            if not code:
+                if not self._shard.encode(self._entry(one, now_ms), entries):
+                    break
+                topic_ids.add(one.topic_id)
+            codes.append(code)
+            if not len(codes) % ITEMS_A_STEP:
+                yield
+        return _Piece(start, codes, entries, topic_ids)
+
+    def _code(self, one: Wanted) -> ErrorCode:
+        if one.topic_id not in self._metadata.image.topics_by_id:
+            return self._missing
+        is_fine = one.metadata is None or not is_longer(one.metadata, self._longest)
+        return ErrorCode.NONE if is_fine else ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    def _entry(self, one: Wanted, now_ms: int) -> Entry:
+        retention_ms = self._retention_ms
+        expire_ms = -1 if retention_ms == NO_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
         value = OffsetCommitValue(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata or "",
+            offset=one.offset,
+            leader_epoch=one.leader_epoch,
+            metadata=one.metadata or "",
             commit_timestamp=now_ms,
             expire_timestamp=expire_ms,
         )
-        if with_ids:
-            value.topic_id = topic_id
-        key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-        entries.append(Entry(key, value, version=version))
-        codes.append(ErrorCode.NONE)
-    return entries, codes
+        key = OffsetCommitKey(group=self._group_id, topic=one.topic, partition=one.partition)
+        version = None if expire_ms < 0 else VERSION_WITH_EXPIRY
+        if self._producer is None:
+            value.topic_id = one.topic_id
+            return Entry(key, value, version=version)
+        # The id of the topic isn't written: the request doesn't name it.
+        return Entry(key, value, *self._producer, version=version)
 
 
 def is_longer(text: str, longest: int) -> bool:

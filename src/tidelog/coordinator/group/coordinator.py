@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
 
+COMMITTED_AT_ONCE = 4000
+"""So many offsets of a commit are decided at once, and are one batch: some milliseconds."""
+
 
 class GroupCoordinator:
     """Every group whose partition of `__consumer_offsets` this broker leads."""
 
-    __slots__ = ("_config", "clock", "metadata", "random", "shards")
+    __slots__ = ("_config", "clock", "committed_at_once", "metadata", "random", "shards")
 
     def __init__(
         self,
@@ -38,6 +41,8 @@ class GroupCoordinator:
         self.metadata = metadata
         self.random = random
         self.clock = clock
+        self.committed_at_once = COMMITTED_AT_ONCE
+        """The simulator lowers it."""
         self._config = config
         shards.on_load.append(self._loaded)
         shards.on_unload.append(self._unloaded)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.views import group_ids, view
+from tidelog.env.slices import CHEAP_A_STEP, Steps, mapped
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_groups import DescribedGroup
 from tidelog.wire.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from tidelog.coordinator.group.coordinator import GroupCoordinator
 
@@ -19,18 +20,19 @@ FIRST_WITH_NOT_FOUND = 6
 
 
 def list_groups(
-    coordinator: GroupCoordinator, states: Iterable[str] = (), types: Iterable[str] = ()
-) -> list[ListedGroup]:
+    coordinator: GroupCoordinator, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> Steps[list[ListedGroup]]:
     """All, or those in one of `states` and of one of `types`; both without regard to case.
 
     Raises COORDINATOR_LOAD_IN_PROGRESS while a part of them is still being read.
     """
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.lower() for kind in types}
+    wanted_states = frozenset((yield from mapped(lambda state: state.strip().lower(), states, CHEAP_A_STEP)))
+    wanted_types = frozenset((yield from mapped(str.lower, types, CHEAP_A_STEP)))
     found: list[ListedGroup] = []
     for shard in coordinator.shards.all():
         state = shard.state
         for group_id in group_ids(state):
+            yield
             group = view(shard, state, group_id)
             if group is None:
                 continue

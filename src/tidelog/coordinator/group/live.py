@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from tidelog.coordinator.group.changes import Changes
+
 if TYPE_CHECKING:
     from tidelog.coordinator.group.classic.live import LiveClassicGroup
     from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
@@ -20,3 +22,4 @@ class GroupLive:
 
     classic: dict[str, LiveClassicGroup] = field(default_factory=dict)
     consumer: dict[str, LiveConsumerGroup] = field(default_factory=dict)
+    changes: Changes = field(default_factory=Changes)

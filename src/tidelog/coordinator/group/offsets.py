@@ -7,6 +7,7 @@ from sys import intern
 from immutables import Map, MapMutation
 
 from tidelog.coordinator.entry import Marker
+from tidelog.coordinator.group.ending import merged
 from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets, TopicPartition
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
@@ -22,15 +23,16 @@ class Drafts:
     def __init__(self, state: GroupsState) -> None:
         self.state = state
         """What is finished."""
-        self._open: dict[str, MapMutation[TopicPartition, CommittedOffset]] = {}
+        self._open: dict[tuple[str, int], MapMutation[TopicPartition, CommittedOffset]] = {}
+        """By group, and producer: -1 is none, what is committed."""
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int, offset: int) -> None:
         """A record at `offset` of the log; `producer_id >= 0`: part of that producer's transaction."""
         group_id = key.group
         partition = intern(key.topic), key.partition
         if value is None:
-            if group_id in self.state.writers:
-                self.state = _forget_pending(self.finish(), group_id, partition)
+            for writer in self.state.writers.get(group_id, _NOBODY):
+                self._of(group_id, writer).pop(partition, None)
             self._of(group_id).pop(partition, None)
             return
         committed = CommittedOffset(
@@ -43,28 +45,28 @@ class Drafts:
             offset,
         )
         if producer_id >= 0:
-            self.state = _pend(self.finish(), producer_id, group_id, partition, committed)
+            if producer_id not in self.state.writers.get(group_id, _NOBODY):
+                self.state = _with_writer(self.state, producer_id, group_id)
+            self._of(group_id, producer_id)[partition] = committed
         else:
             self._of(group_id)[partition] = committed
 
     def finish(self) -> GroupsState:
         """The state with everything that was changed."""
-        if self._open:
-            offsets = self.state.offsets
-            for group_id, draft in self._open.items():
-                finished = draft.finish()
-                if finished:
-                    offsets = offsets.set(group_id, finished)
-                elif group_id in offsets:
-                    offsets = offsets.delete(group_id)
-            self._open = {}
-            self.state = self.state.with_offsets(offsets)
+        drafts, self._open = self._open, {}
+        for (group_id, producer_id), draft in drafts.items():
+            if producer_id >= 0:
+                self.state = _with_pending(self.state, producer_id, group_id, draft.finish())
+            else:
+                self.state = _with_committed(self.state, group_id, draft.finish())
         return self.state
 
-    def _of(self, group_id: str) -> MapMutation[TopicPartition, CommittedOffset]:
-        draft = self._open.get(group_id)
+    def _of(self, group_id: str, producer_id: int = -1) -> MapMutation[TopicPartition, CommittedOffset]:
+        """What is committed for the group, or pending in the producer's transaction."""
+        draft = self._open.get((group_id, producer_id))
         if draft is None:
-            draft = self._open[group_id] = self.state.offsets.get(group_id, NO_OFFSETS).mutate()
+            by_group = self.state.offsets if producer_id < 0 else self.state.pending.get(producer_id, _NO_GROUPS)
+            draft = self._open[group_id, producer_id] = by_group.get(group_id, NO_OFFSETS).mutate()
         return draft
 
 
@@ -77,48 +79,34 @@ def replay_marker(state: GroupsState, marker: Marker) -> GroupsState:
     for group_id, pending in by_group.items():
         writers = _without_writer(writers, group_id, marker.producer_id)
         if marker.committed:
-            known = offsets.get(group_id, NO_OFFSETS).mutate()
-            for partition, committed in pending.items():
-                before = known.get(partition)
-                if before is None or committed.record_offset > before.record_offset:
-                    known[partition] = committed
-            offsets = offsets.set(group_id, known.finish())
+            before = offsets.get(group_id, NO_OFFSETS)
+            offsets = offsets.set(group_id, merged(marker, group_id, pending, before))
     return GroupsState(state.groups, offsets, state.pending.delete(marker.producer_id), writers)
 
 
-def _pend(
-    state: GroupsState, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
-) -> GroupsState:
-    by_group = state.pending.get(producer_id, _NO_GROUPS)
-    pending = by_group.get(group_id, NO_OFFSETS).set(partition, committed)
-    writers = state.writers
-    if group_id not in by_group:
-        writers = writers.set(group_id, writers.get(group_id, _NOBODY) | {producer_id})
-    return GroupsState(
-        state.groups, state.offsets, state.pending.set(producer_id, by_group.set(group_id, pending)), writers
-    )
+def _with_committed(state: GroupsState, group_id: str, committed: Offsets) -> GroupsState:
+    if committed:
+        return state.with_offsets(state.offsets.set(group_id, committed))
+    return state.with_offsets(state.offsets.delete(group_id)) if group_id in state.offsets else state
 
 
-def _forget_pending(state: GroupsState, group_id: str, partition: TopicPartition) -> GroupsState:
-    """A tombstone forgets what open transactions have for the partition, too."""
-    for producer_id in state.writers.get(group_id, _NOBODY):
-        state = _unpend(state, producer_id, group_id, partition)
-    return state
+def _with_writer(state: GroupsState, producer_id: int, group_id: str) -> GroupsState:
+    """Its pending offsets follow when they are finished."""
+    writers = state.writers.set(group_id, state.writers.get(group_id, _NOBODY) | {producer_id})
+    return GroupsState(state.groups, state.offsets, state.pending, writers)
 
 
-def _unpend(state: GroupsState, producer_id: int, group_id: str, partition: TopicPartition) -> GroupsState:
-    by_group = state.pending[producer_id]
-    pending = by_group[group_id]
-    if partition not in pending:
-        return state
-    pending = pending.delete(partition)
-    writers = state.writers
+def _with_pending(state: GroupsState, producer_id: int, group_id: str, pending: Offsets) -> GroupsState:
+    by_group, writers = state.pending.get(producer_id, _NO_GROUPS), state.writers
     if pending:
         by_group = by_group.set(group_id, pending)
     else:
-        by_group = by_group.delete(group_id)
+        by_group = by_group.delete(group_id) if group_id in by_group else by_group
         writers = _without_writer(writers, group_id, producer_id)
-    every = state.pending.set(producer_id, by_group) if by_group else state.pending.delete(producer_id)
+    if by_group:
+        every = state.pending.set(producer_id, by_group)
+    else:
+        every = state.pending.delete(producer_id) if producer_id in state.pending else state.pending
     return GroupsState(state.groups, state.offsets, every, writers)
 
 

@@ -1,20 +1,23 @@
 """Offsets and groups that go: because someone asked, because they expired, because their topic was deleted.
 
-What goes is tombstones. A decision writes as many as fit a batch with room to spare; what is left is decided anew, so
-that neither a group with many offsets nor a shard with many groups holds up the loop.
+What goes is tombstones. A decision writes a few hundred, or as many as fit a batch with room to spare; what is left is
+decided anew, so that neither a group with many offsets nor a shard with many groups holds up the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic.shell import find as find_classic
 from tidelog.coordinator.group.consumer.shell import forget as forget_consumer
 from tidelog.coordinator.group.state import NO_OFFSETS
-from tidelog.coordinator.group.views import view
-from tidelog.env.promise import Promise
+from tidelog.coordinator.group.views import View, view
+from tidelog.coordinator.placement import CONSUMER_OFFSETS
+from tidelog.coordinator.shard_log import EncodedEntries
+from tidelog.env.slices import Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.groups import OffsetCommitKey
 
@@ -24,9 +27,9 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.state import GroupsState, TopicPartition
 
 BATCH_BYTES = 256 * 1024
-"""How much one decision removes, in bytes of its tombstones: well below the usual `max.message.bytes`."""
-ENTRY_BYTES = 64
-"""What a tombstone takes besides its names, at most."""
+"""How much one decision removes, in bytes of its tombstones, where the topic's `max.message.bytes` isn't lower."""
+AT_ONCE = 512
+"""How many tombstones one decision writes: some milliseconds' worth."""
 
 
 def tombstone(group_id: str, partition: TopicPartition) -> Entry:
@@ -34,79 +37,122 @@ def tombstone(group_id: str, partition: TopicPartition) -> Entry:
     return Entry(OffsetCommitKey(group=group_id, topic=partition[0], partition=partition[1]), None)
 
 
-def pending_partitions(state: GroupsState, group_id: str) -> set[TopicPartition]:
-    """Partitions for which open transactions have offsets of the group."""
-    writers = state.writers.get(group_id, ())
-    return {partition for producer_id in writers for partition in state.pending[producer_id][group_id]}
+def is_pending(state: GroupsState, group_id: str, partition: TopicPartition) -> bool:
+    """Whether an open transaction has an offset of the group for the partition."""
+    return any(partition in state.pending[writer][group_id] for writer in state.writers.get(group_id, ()))
 
 
-def that_fit(group_id: str, partitions: Iterable[TopicPartition], room: int) -> tuple[list[Entry], int]:
-    """Tombstones of the first of `partitions`, as many as `room` has bytes for (one at least), and the room left."""
-    entries: list[Entry] = []
+def partitions_of(state: GroupsState, group_id: str) -> Iterator[TopicPartition]:
+    """Those that the group has an offset for, committed or pending; one that has several may come as often."""
+    pending = (state.pending[writer][group_id] for writer in state.writers.get(group_id, ()))
+    return chain(state.offsets.get(group_id, NO_OFFSETS), *pending)
+
+
+def add_some(shard: GroupShard, group_id: str, partitions: Iterable[TopicPartition], to: EncodedEntries) -> int:
+    """Tombstones of the first of `partitions`, as many as the batch has room for (its first in any case); how many."""
+    count = 0
     for partition in partitions:
-        size = len(group_id) + len(partition[0]) + ENTRY_BYTES
-        if entries and size > room:
+        if not shard.encode(tombstone(group_id, partition), to, BATCH_BYTES):
             break
-        entries.append(tombstone(group_id, partition))
-        room -= size
-    return entries, room
+        count += 1
+    return count
+
+
+def add_group(shard: GroupShard, group: View, to: EncodedEntries) -> bool:
+    """What takes the group itself out of the log: all of it, or nothing where the batch hasn't the room."""
+    count, section_bytes = len(to), len(to.section)
+    if all(shard.encode(entry, to) for entry in group.tombstones()):
+        return True
+    to.cut(count, section_bytes)
+    if not count:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the group {group.group_id} can't be removed: raise max.message.bytes of {CONSUMER_OFFSETS}",
+        )
+    return False
+
+
+def is_empty(group: View) -> bool:
+    """Whether the group may be removed: it has no members."""
+    try:
+        group.check_delete()
+    except KafkaError:
+        return False
+    return True
 
 
 def delete_offsets(
     coordinator: GroupCoordinator, group_id: str, partitions: Sequence[TopicPartition]
-) -> Promise[list[ErrorCode]]:
-    """A code for each partition; fails as a whole where there is no group, or one that may not lose offsets."""
+) -> Steps[list[ErrorCode]]:
+    """A code for each partition; raises where there is no group, or one that may not lose offsets."""
     shard = coordinator.shard_of(group_id)
+    return (yield from shard.live.changes.alone(group_id, _delete_offsets(shard, group_id, partitions)))
+
+
+def _delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[TopicPartition]) -> Steps[list[ErrorCode]]:
+    codes: list[ErrorCode] = []
 
     def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
         group = view(shard, state, group_id)
         if group is None:
+            if codes:  # what it had is gone by now, and the group with it
+                return [], [ErrorCode.NONE] * (len(partitions) - len(codes))
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        group.check_offset_delete()
+        if not codes:
+            group.check_offset_delete()
         is_subscribed = group.subscribed()
         committed = state.offsets.get(group_id, NO_OFFSETS)
-        pending = pending_partitions(state, group_id)
-        entries: list[Entry] = []
-        codes: list[ErrorCode] = []
-        for partition in partitions:
+        entries = EncodedEntries(now_ms)
+        told: list[ErrorCode] = []
+        for partition in partitions[len(codes) : len(codes) + AT_ONCE]:
             if is_subscribed(partition[0]):
-                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                told.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            codes.append(ErrorCode.NONE)
-            if partition in committed or partition in pending:
-                entries.append(tombstone(group_id, partition))
-        return entries, codes
+            if (partition in committed or is_pending(state, group_id, partition)) and not add_some(
+                shard, group_id, (partition,), entries
+            ):
+                break
+            told.append(ErrorCode.NONE)
+        return entries, told
 
-    return shard.submit(decide)
+    while True:
+        codes += yield from settled(shard.submit(decide))
+        if len(codes) == len(partitions):
+            return codes
+        yield
 
 
-def delete_group(coordinator: GroupCoordinator, group_id: str) -> Promise[None]:
-    """The group with its offsets, once it has no members. Fails with GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+def delete_group(coordinator: GroupCoordinator, group_id: str) -> Steps[None]:
+    """The group with its offsets, if it has no members; raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+
+    Whoever joins while the pieces are written joins after the removal: the offsets go, and the group is theirs.
+    """
     shard = coordinator.shards.of(group_id)
-    deleted: Promise[None] = Promise()
+    yield from shard.live.changes.alone(group_id, _delete_group(shard, group_id))
+
+
+def _delete_group(shard: GroupShard, group_id: str) -> Steps[None]:
+    begun = False
 
     def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], bool]:
         group = view(shard, state, group_id)
         if group is None:
+            if begun:
+                return [], True
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        group.check_delete()
-        partitions = {*state.offsets.get(group_id, NO_OFFSETS), *pending_partitions(state, group_id)}
-        entries, _ = that_fit(group_id, partitions, BATCH_BYTES)
-        if len(entries) < len(partitions):
+        if not begun:
+            group.check_delete()
+        left = partitions_of(state, group_id)
+        some = dict.fromkeys(islice(left, AT_ONCE))
+        entries = EncodedEntries(now_ms)
+        if add_some(shard, group_id, some, entries) < len(some) or any(partition not in some for partition in left):
             return entries, False
-        return [*entries, *group.tombstones()], True
+        return entries, not is_empty(group) or add_group(shard, group, entries)
 
-    def decided(promise: Promise[bool]) -> None:
-        if promise.error is not None:
-            deleted.fail(promise.error)
-        elif promise.result():
-            forget(shard, group_id)
-            deleted.resolve(None)
-        else:
-            shard.submit(decide).on_done(decided)
-
-    shard.submit(decide).on_done(decided)
-    return deleted
+    while not (yield from settled(shard.submit(decide))):
+        begun = True
+        yield
+    forget(shard, group_id)
 
 
 def forget(shard: GroupShard, group_id: str) -> None:

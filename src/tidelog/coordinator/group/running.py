@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.coordinator.group import expiry
 from tidelog.coordinator.group.classic import hooks as classic
 from tidelog.coordinator.group.consumer import hooks as consumer
+from tidelog.coordinator.group.ending import end_transaction, prepare
 from tidelog.coordinator.group.fold import fold
 from tidelog.coordinator.group.live import GroupLive
 from tidelog.coordinator.group.state import EMPTY, GroupsState
@@ -31,6 +32,8 @@ def groups_kind(config: Callable[[], BrokerConfig]) -> Kind[GroupsState, GroupLi
         make_live=lambda shard: GroupLive(),
         codec=lambda: config().offsets_topic_compression_codec,
         timeout_s=lambda: config().offsets_commit_timeout_ms / 1000,
+        prepare=prepare,
+        end_transaction=end_transaction,
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.coordinator.placement import TRANSACTION_STATE
 from tidelog.coordinator.shard import Kind
+from tidelog.coordinator.shard_log import TOO_LARGE
 from tidelog.coordinator.shards import Shards
 from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, TransactionShard, TransactionShards
@@ -27,15 +27,16 @@ from tidelog.coordinator.txn.state import (
     ENDING,
     EPOCH_BUMPS_FROM,
     NO_PRODUCER_ID,
-    NO_TIMEOUT_MS,
     Status,
     TopicPartition,
     Transaction,
     TransactionsState,
 )
 from tidelog.env.promise import Promise
+from tidelog.env.slices import CHEAP_A_STEP, Steps
 from tidelog.metadata.versions import TRANSACTION_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
 from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class TransactionCoordinator:
         self._config = config
         self._ending = Ending(markers, metadata, self._level)
         self._asking = Asking(shards, next_producer_id, self._level, self._ending.begin)
-        self._deadlines = Deadlines(self._abort_overdue)
+        self._deadlines = Deadlines(self._abort_overdue, lambda: config().tidelog_transaction_lease_ms)
         shards.on_load.append(self._loaded)
 
     def _level(self) -> int:
@@ -85,12 +86,15 @@ class TransactionCoordinator:
     ) -> Promise[Producer]:
         """A producer id and epoch; whoever had the transactional id before is fenced, and its transaction aborted.
 
-        `two_phase`: transactions under this id have no timeout, another process may end them.
+        `two_phase`: transactions under this id have no timeout, another process may end them; with LEASED_MS for a
+        timeout they have a lease.
         """
         refusal = self._why_not(transactional_id, timeout_ms, two_phase)
         if refusal is not None:
             return Promise[Producer].failed(refusal)
-        asked = InitAsked(transactional_id, NO_TIMEOUT_MS if two_phase else timeout_ms, current)
+        if two_phase and not (timeout_ms == LEASED_MS and self._has_leases()):
+            timeout_ms = NO_TIMEOUT_MS
+        asked = InitAsked(transactional_id, timeout_ms, current)
         decided = partial(self._decide_init, asked)
         answer: Promise[Producer] = Promise()
 
@@ -106,6 +110,10 @@ class TransactionCoordinator:
 
         self._asking.ask(transactional_id, decided).on_done(initialised)
         return answer
+
+    def _has_leases(self) -> bool:
+        """Not below the second version: there a later transaction may have the epoch of the one that is renewed."""
+        return self._config().tidelog_transaction_lease_ms > 0 and self._level() >= EPOCH_BUMPS_FROM
 
     def _why_not(self, transactional_id: str, timeout_ms: int, two_phase: bool) -> KafkaError | None:
         config = self._config()
@@ -155,6 +163,8 @@ class TransactionCoordinator:
             entries, before = decide.add_partitions(state, transactional_id, producer, partitions, version, now_ms)
             if before != Status.ONGOING:
                 begun.append(shard)
+            if entries and state.transactions[transactional_id].two_phase:
+                shard.live.heard(transactional_id, now_ms)
             return entries, None
 
         def watch(_: Promise[None]) -> None:
@@ -172,6 +182,18 @@ class TransactionCoordinator:
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         return decide.verify(self.shards.of(transactional_id).state, transactional_id, producer, partitions)
+
+    def hold(self, transactional_id: str, producer: Producer, *, prepare: bool) -> Promise[None]:
+        """Renew the lease of an open two-phase transaction, or end it with `prepare`: before its commit is recorded."""
+
+        def decided(
+            shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
+        ) -> tuple[Sequence[Entry], None]:
+            entries, _ = decide.hold(state, transactional_id, producer, prepare=prepare, now_ms=now_ms)
+            shard.live.heard(transactional_id, now_ms)
+            return entries, None
+
+        return self._asking.ask(transactional_id, decided)
 
     def end(self, transactional_id: str, producer: Producer, commit: bool, version: int) -> Promise[Producer]:
         """Commit or abort. The answer leaves when that is decided for good; the markers follow."""
@@ -194,7 +216,8 @@ class TransactionCoordinator:
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
         ) -> tuple[Sequence[Entry], bool]:
-            entries, aborted = decide.abort_overdue(state, transactional_id, now_ms, self._level(), new_id)
+            times = self._deadlines.times(shard, transactional_id, now_ms)
+            entries, aborted = decide.abort_overdue(state, transactional_id, times, now_ms, self._level(), new_id)
             _remember_raise(shard, entries)
             return entries, aborted
 
@@ -223,20 +246,56 @@ class TransactionCoordinator:
 
     def _forget_idle(self, shard: TransactionShard) -> None:
         """Transactional ids that nobody used for `transactional.id.expiration.ms` go away."""
+
+        def forgotten(_: Promise[None]) -> None:
+            if shard.leads:
+                self._forget_later(shard)
+
         before_ms = shard.clock.now_ms() - self._config().transactional_id_expiration_ms
-        idle = (name for name, known in shard.state.transactions.items() if decide.is_idle(known, before_ms))
-        while together := list(islice(idle, FORGOTTEN_TOGETHER)):
-            promise = shard.submit(partial(self._decide_forget, together, before_ms))
-            if promise.error is not None:
-                log.warning("transactional ids that expired can't be removed: %s", promise.error)
-                break
-        if shard.leads:
-            self._forget_later(shard)
+        shard.drive(self._forgetting(shard, before_ms)).on_done(forgotten)
+
+    def _forgetting(self, shard: TransactionShard, before_ms: int) -> Steps[None]:
+        idle: list[str] = []
+        for number, (name, known) in enumerate(shard.state.transactions.items(), 1):
+            if decide.is_idle(known, before_ms):
+                idle.append(name)
+            if len(idle) == FORGOTTEN_TOGETHER:
+                yield from self._forget(shard, idle, before_ms)
+                idle = []
+            elif not number % CHEAP_A_STEP:
+                yield
+        if idle:
+            yield from self._forget(shard, idle, before_ms)
+
+    def _forget(self, shard: TransactionShard, names: Sequence[str], before_ms: int) -> Steps[None]:
+        """In one batch or, where that would be too large, in two."""
+        if not shard.leads:
+            return
+        promise = shard.submit(partial(self._decide_forget, names, before_ms))
+        error = promise.error
+        if error is None:
+            promise.on_done(partial(_forgotten, shard, names))
+        elif len(names) > 1 and isinstance(error, KafkaError) and error.code is TOO_LARGE:
+            half = len(names) // 2
+            yield from self._forget(shard, names[:half], before_ms)
+            yield from self._forget(shard, names[half:], before_ms)
+            return
+        else:
+            log.warning("transactional ids that expired can't be removed: %s", error)
+        yield
 
     def _decide_forget(
         self, names: Sequence[str], before_ms: int, state: TransactionsState, now_ms: int
     ) -> tuple[Sequence[Entry], int]:
         return in_version(decide.forget_idle(state, names, before_ms), self._level())
+
+
+def _forgotten(shard: TransactionShard, names: Sequence[str], _: Promise[int]) -> None:
+    """Of an id that is gone nothing is left in memory; whoever uses it again begins anew."""
+    known = shard.machine.newest.transactions
+    for transactional_id in names:
+        if transactional_id not in known:
+            shard.live.forget_epoch(transactional_id)
 
 
 def _remember_raise(shard: TransactionShard, entries: Sequence[Entry]) -> None:

@@ -1,4 +1,7 @@
-"""Transactions whose time is over are aborted, so that nobody waits for a dead producer longer than it said."""
+"""Transactions whose time is over are aborted, so that nobody waits for a dead producer longer than it said.
+
+Of a two-phase transaction with a lease the time is over when nobody has renewed it for so long.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.txn.decide import Times, deadline
 from tidelog.coordinator.txn.state import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.coordinator.txn.asking import TransactionShard
+    from tidelog.coordinator.txn.state import Transaction
     from tidelog.env.promise import Promise
 
 log = logging.getLogger("tidelog.transactions")
@@ -24,18 +29,27 @@ ABORTED_TOGETHER = 50
 class Deadlines:
     """One timer a shard, at its first deadline."""
 
-    def __init__(self, abort: Callable[[str], Promise[bool]]) -> None:
+    def __init__(self, abort: Callable[[str], Promise[bool]], lease_ms: Callable[[], int]) -> None:
         self._abort = abort
+        self._lease_ms = lease_ms
+
+    def times(self, shard: TransactionShard, transactional_id: str, now_ms: int) -> Times:
+        """What the lease of an open transaction is counted by."""
+        return Times(shard.live.last_heard_ms(transactional_id, now_ms), self._lease_ms())
 
     def watch(self, shard: TransactionShard, transactional_id: str) -> None:
         """Abort the open transaction of this id when its time is over."""
         transaction = shard.machine.newest.transactions.get(transactional_id)
-        if transaction is None or transaction.status != Status.ONGOING or not transaction.ends_by_itself:
+        if transaction is None or transaction.status != Status.ONGOING or not shard.leads:
             return
-        if not shard.leads:
-            return
-        if shard.live.watch(transactional_id, transaction.deadline_ms):
+        deadline_ms = self._deadline(shard, transaction, shard.clock.now_ms())
+        if deadline_ms is not None and shard.live.watch(transactional_id, deadline_ms):
             self._set_timer(shard)
+
+    def _deadline(self, shard: TransactionShard, transaction: Transaction, now_ms: int) -> int | None:
+        if not transaction.leased:
+            return deadline(transaction, Times(0, 0))
+        return deadline(transaction, self.times(shard, transaction.transactional_id, now_ms))
 
     def _set_timer(self, shard: TransactionShard) -> None:
         live = shard.live
@@ -54,16 +68,21 @@ class Deadlines:
             transaction = shard.machine.newest.transactions.get(transactional_id)
             if transaction is None or transaction.status != Status.ONGOING:
                 continue
-            if transaction.deadline_ms < now_ms:
+            deadline_ms = self._deadline(shard, transaction, now_ms)
+            if deadline_ms is None:  # it was prepared meanwhile
+                continue
+            if deadline_ms < now_ms:
                 self._abort(transactional_id).on_done(partial(self._aborted, shard, transactional_id))
-            else:  # the id is in another transaction by now
-                shard.live.watch(transactional_id, transaction.deadline_ms)
+            else:  # it was renewed, or the id is in another transaction by now
+                shard.live.watch(transactional_id, deadline_ms)
         self._set_timer(shard)
 
     def _aborted(self, shard: TransactionShard, transactional_id: str, promise: Promise[bool]) -> None:
         if promise.error is None:
             if promise.result():
-                log.info("the transaction of %s was aborted: its time was over", transactional_id)
+                log.info("the transaction of %s was aborted: its time, or its lease, was over", transactional_id)
+            else:  # it was renewed, or is another one, meanwhile
+                self.watch(shard, transactional_id)
         elif shard.leads:
             log.warning("the overdue transaction of %s can't be aborted: %s", transactional_id, promise.error)
             shard.live.watch(transactional_id, shard.clock.now_ms() + RETRY_MS)

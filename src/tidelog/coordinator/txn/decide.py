@@ -5,7 +5,7 @@ INVALID_PRODUCER_ID_MAPPING, and one that comes while the last transaction is be
 CONCURRENT_TRANSACTIONS: that is over soon, and the client asks again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
@@ -19,12 +19,14 @@ from tidelog.coordinator.txn.state import (
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    PARTITIONS_MAX,
     Status,
     TopicPartition,
     Transaction,
     TransactionsState,
 )
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.leases import LEASED_MS, PREPARED_MS
 
 
 class ProducerIdNeeded(Exception):
@@ -129,7 +131,7 @@ def add_partitions(
     state: TransactionsState,
     transactional_id: str,
     producer: Producer,
-    partitions: Iterable[TopicPartition],
+    partitions: Collection[TopicPartition],
     version: int,
     now_ms: int,
 ) -> tuple[Sequence[Entry], Status]:
@@ -138,7 +140,11 @@ def add_partitions(
     before = transaction.status
     if before in ENDING:
         raise _ending(transaction)
+    if len(partitions) > PARTITIONS_MAX:
+        raise _too_many(transaction)
     joined = transaction.partitions.union(partitions)
+    if len(joined) > PARTITIONS_MAX:
+        raise _too_many(transaction)
     if before == Status.ONGOING and len(joined) == len(transaction.partitions):
         return (), before
     start_ms = now_ms if before in AT_REST else transaction.start_ms
@@ -267,22 +273,56 @@ def complete(
         producer_epoch=after.epoch,
         next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(),
+        timeout_ms=LEASED_MS if transaction.timeout_ms == PREPARED_MS else transaction.timeout_ms,
     )
     return [record(changed)], None
 
 
+def hold(
+    state: TransactionsState, transactional_id: str, producer: Producer, *, prepare: bool, now_ms: int
+) -> tuple[Sequence[Entry], None]:
+    """Renew an open two-phase transaction's lease, or `prepare` it: then it has none any more.
+
+    INVALID_TXN_STATE, or that the producer was fenced, where that one is not open any more; never is one begun by it.
+    """
+    transaction = _of(state, transactional_id, producer)
+    if transaction.status != Status.ONGOING or not transaction.two_phase:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"transactional id {transactional_id} has no two-phase transaction open"
+        )
+    if not (prepare and transaction.leased):
+        return (), None
+    return [record(transaction.to(Status.ONGOING, now_ms, timeout_ms=PREPARED_MS))], None
+
+
+class Times(NamedTuple):
+    """What leases are counted by: when somebody was last heard of a transaction, and how long that suffices.
+
+    `lease_ms` is 0 where leases are off. Neither is in the log: a lease begins anew with the shard's leader.
+    """
+
+    heard_ms: int
+    lease_ms: int
+
+
 def abort_overdue(
-    state: TransactionsState, transactional_id: str, now_ms: int, server_version: int, new_id: int
+    state: TransactionsState, transactional_id: str, times: Times, now_ms: int, server_version: int, new_id: int
 ) -> tuple[Sequence[Entry], bool]:
-    """Abort a transaction whose time is over; whether it was. One that another process ends has all the time."""
+    """Abort a transaction whose time is over; whether it was."""
     transaction = state.transactions.get(transactional_id)
-    if transaction is None or not is_overdue(transaction, now_ms):
+    if transaction is None or transaction.status != Status.ONGOING:
+        return (), False
+    deadline_ms = deadline(transaction, times)
+    if deadline_ms is None or deadline_ms >= now_ms:
         return (), False
     return [record(fence(transaction, now_ms, server_version, new_id))], True
 
 
-def is_overdue(transaction: Transaction, now_ms: int) -> bool:
-    return transaction.status == Status.ONGOING and transaction.ends_by_itself and transaction.deadline_ms < now_ms
+def deadline(transaction: Transaction, times: Times) -> int | None:
+    """When an open transaction is aborted. None: never, another process ends it."""
+    if not transaction.two_phase:
+        return transaction.start_ms + transaction.timeout_ms
+    return times.heard_ms + times.lease_ms if transaction.leased and times.lease_ms else None
 
 
 def forget_idle(
@@ -353,6 +393,13 @@ def _ending(transaction: Transaction) -> KafkaError:
     return KafkaError(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         f"the last transaction of {transaction.transactional_id} is still being ended: try again",
+    )
+
+
+def _too_many(transaction: Transaction) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"a transaction of {transaction.transactional_id} with more than {PARTITIONS_MAX} partitions",
     )
 
 

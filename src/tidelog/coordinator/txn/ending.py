@@ -15,20 +15,23 @@ from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.markers import EndMarker
 from tidelog.coordinator.txn.replay import in_version
 from tidelog.coordinator.txn.state import ENDING, Status, TopicPartition, Transaction
+from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import Steps, mapped, ordered, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tidelog.coordinator.txn.asking import TransactionShard
     from tidelog.coordinator.txn.markers import Markers
-    from tidelog.env.promise import Promise
     from tidelog.metadata.follow import Follower
 
 log = logging.getLogger("tidelog.transactions")
 
 RETRY_S = 0.1
 RETRY_MAX_S = 5.0
+AT_ONCE = 512
+"""Markers of one transaction that are on their way to their logs at once."""
 
 
 class Ending:
@@ -48,11 +51,30 @@ class Ending:
             shard.schedule(RETRY_S, partial(self.begin, shard, transactional_id))
             return
         shard.live.ending.add(transactional_id)
-        self._write(shard, transaction, sorted(transaction.partitions), RETRY_S)
+        self._mark(shard, transaction, list(transaction.partitions), RETRY_S)
+
+    def _mark(
+        self, shard: TransactionShard, transaction: Transaction, partitions: list[TopicPartition], retry_s: float
+    ) -> None:
+        def marked(promise: Promise[list[TopicPartition]]) -> None:
+            if not shard.leads:
+                return  # the next leader finds the Prepare record
+            if promise.error is not None:
+                told = "marking the end of %s's transaction failed, it is tried again"
+                log.error(told, transaction.transactional_id, exc_info=promise.error)
+            left = partitions if promise.error is not None else promise.result()
+            if left:
+                retry = partial(self._mark, shard, transaction, left, min(2 * retry_s, RETRY_MAX_S))
+                shard.schedule(retry_s, retry)
+            else:
+                self._complete(shard, transaction)
+
+        shard.drive(self._write(shard, transaction, partitions)).on_done(marked)
 
     def _write(
-        self, shard: TransactionShard, transaction: Transaction, partitions: Sequence[TopicPartition], retry_s: float
-    ) -> None:
+        self, shard: TransactionShard, transaction: Transaction, partitions: list[TopicPartition]
+    ) -> Steps[list[TopicPartition]]:
+        """Markers to all of them, some at a time; those where it has to be tried again."""
         marker = EndMarker(
             transaction.producer_id,
             transaction.producer_epoch,
@@ -60,30 +82,26 @@ class Ending:
             shard.epoch,
             transaction.version,
         )
+        partitions = yield from ordered(partitions)
         again: list[TopicPartition] = []
-        left = len(partitions)
-
-        def one_done(partition: TopicPartition, promise: Promise[None]) -> None:
-            nonlocal left
-            left -= 1
-            if promise.error is not None and self._try_again(transaction, partition, promise.error):
-                again.append(partition)
-            if not left:
-                all_done()
-
-        def all_done() -> None:
+        for start in range(0, len(partitions), AT_ONCE):
+            some = partitions[start : start + AT_ONCE]
+            written = yield from mapped(lambda partition: self._write_one(partition, marker), some)
+            yield from settled(gather(written))
+            for partition, promise in zip(some, written, strict=True):
+                if promise.error is not None and self._try_again(transaction, partition, promise.error):
+                    again.append(partition)
             if not shard.leads:
-                return  # the next leader finds the Prepare record
-            if again:
-                retry = partial(self._write, shard, transaction, again, min(2 * retry_s, RETRY_MAX_S))
-                shard.schedule(retry_s, retry)
-            else:
-                self._complete(shard, transaction)
+                break
+        return again
 
-        for partition in partitions:
-            self._markers.write(*partition, marker).on_done(partial(one_done, partition))
-        if not partitions:
-            all_done()
+    def _write_one(self, partition: TopicPartition, marker: EndMarker) -> Promise[None]:
+        """Whatever goes wrong with one of them, the others get theirs."""
+        try:
+            return self._markers.write(*partition, marker)
+        except Exception as error:
+            log.exception("writing a marker to %s-%d failed", *partition)
+            return Promise[None].failed(error)
 
     def _try_again(self, transaction: Transaction, partition: TopicPartition, error: BaseException) -> bool:
         """Whether the marker has to be tried again; False: it isn't needed any more."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.coordinator.patterns import COST_AT_ONCE, PatternError, compiled, cost
+from tidelog.coordinator.patterns import PatternError, compiled, cost
 from tidelog.coordinator.txn.state import NAMES, Status, Transaction
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 STATUSES = {name: status for status, name in NAMES.items()}
 NEVER_IN_THE_LOG = frozenset(("Dead", "PrepareEpochFence"))
 """Names that Kafka knows too; no transaction is ever seen in these here."""
+
+
+MATCHED_HERE = 1_000_000
+"""By the measure of `cost`: some milliseconds at the very worst."""
 
 
 class Wanted(NamedTuple):
@@ -45,39 +50,19 @@ def wanted(names: list[str], producer_ids: list[int], longer_than_ms: int, patte
 
 
 def listed(
-    shards: TransactionShards, wanted: Wanted, now_ms: int, later: Callable[[Callable[[], None]], object]
-) -> Promise[list[Transaction]]:
-    """Fails with COORDINATOR_LOAD_IN_PROGRESS while a partition is being read.
+    shards: TransactionShards, wanted: Wanted, now_ms: int, aside: Callable[[Callable[[], bool]], Promise[bool]]
+) -> Steps[list[Transaction]]:
+    """Raises COORDINATOR_LOAD_IN_PROGRESS while a partition is being read.
 
-    Where matching takes long it is done a piece at a time, and `later` calls for the next.
+    An id that takes long to match, since it is long itself, is matched by `aside`.
     """
     found: list[Transaction] = []
-    answer: Promise[list[Transaction]] = Promise()
-    transactions = _every(shards)
-
-    def go_on() -> None:
-        left = COST_AT_ONCE
-        try:
-            for transaction in transactions:
-                if _passes(transaction, wanted, now_ms):
-                    found.append(transaction)
-                if wanted.expression is not None:
-                    left -= cost(wanted.expression, transaction.transactional_id)
-                    if left <= 0:
-                        later(go_on)
-                        return
-        except KafkaError as error:
-            answer.fail(error)
-        else:
-            answer.resolve(found)
-
-    go_on()
-    return answer
-
-
-def _every(shards: TransactionShards) -> Iterator[Transaction]:
     for shard in shards.all():
-        yield from shard.state.transactions.values()
+        for transaction in shard.state.transactions.values():
+            if _passes(transaction, wanted, now_ms) and (yield from _matches(wanted, transaction, aside)):
+                found.append(transaction)
+            yield
+    return found
 
 
 def _passes(transaction: Transaction, wanted: Wanted, now_ms: int) -> bool:
@@ -85,12 +70,20 @@ def _passes(transaction: Transaction, wanted: Wanted, now_ms: int) -> bool:
         (wanted.statuses is None or transaction.status in wanted.statuses)
         and (not wanted.producer_ids or transaction.producer_id in wanted.producer_ids)
         and (wanted.longer_than_ms < 0 or now_ms - transaction.start_ms > wanted.longer_than_ms)
-        and (wanted.expression is None or _matches(wanted.expression, transaction.transactional_id))
     )
 
 
-def _matches(expression: Any, transactional_id: str) -> bool:
-    return expression.fullmatch(transactional_id.encode(errors="surrogatepass")) is not None
+def _matches(
+    wanted: Wanted, transaction: Transaction, aside: Callable[[Callable[[], bool]], Promise[bool]]
+) -> Steps[bool]:
+    expression, name = wanted.expression, transaction.transactional_id
+    if expression is None:
+        return True
+
+    def match() -> bool:
+        return expression.fullmatch(name.encode(errors="surrogatepass")) is not None
+
+    return match() if cost(expression, name) <= MATCHED_HERE else (yield from settled(aside(match)))
 
 
 def described(shards: TransactionShards, transactional_id: str) -> Transaction:

@@ -21,7 +21,7 @@ class Waiting(Protocol):
 class TransactionsLive:
     """Made anew when a shard is loaded: nothing in it is needed to go on, only to go on faster."""
 
-    __slots__ = ("_deadlines", "_last_epochs", "_watched", "ending", "timer", "waiting")
+    __slots__ = ("_deadlines", "_heard", "_last_epochs", "_watched", "ending", "timer", "waiting")
 
     def __init__(self) -> None:
         self.ending: set[str] = set()
@@ -31,20 +31,32 @@ class TransactionsLive:
         self.timer: Timer | None = None
         """Goes off at the first deadline."""
         self._deadlines: list[tuple[int, str]] = []
-        self._watched: set[str] = set()
+        self._watched: dict[str, int] = {}
         self._last_epochs: dict[str, tuple[Producer, int]] = {}
+        self._heard: dict[str, int] = {}
 
-    # -- deadlines: one entry an id, whatever became of the transaction it was made for
+    # -- leases: of two-phase transactions that are open
+
+    def heard(self, transactional_id: str, now_ms: int) -> None:
+        """Somebody counts on the id's open transaction."""
+        self._heard[transactional_id] = now_ms
+
+    def last_heard_ms(self, transactional_id: str, now_ms: int) -> int:
+        """When somebody last did; now, where that isn't known: a lease begins anew with each leader."""
+        return self._heard.setdefault(transactional_id, now_ms)
+
+    # -- deadlines: an id is looked at once, at the earliest it was given, whatever became of the transaction by then
 
     @property
     def first_deadline_ms(self) -> int | None:
         return self._deadlines[0][0] if self._deadlines else None
 
     def watch(self, transactional_id: str, deadline_ms: int) -> bool:
-        """Look at this id at its deadline; whether that is now the first one."""
-        if transactional_id in self._watched:
+        """Look at this id at its deadline, or at an earlier one that it has already; whether it is now the first."""
+        watched_ms = self._watched.get(transactional_id)
+        if watched_ms is not None and watched_ms <= deadline_ms:
             return False
-        self._watched.add(transactional_id)
+        self._watched[transactional_id] = deadline_ms
         heappush(self._deadlines, (deadline_ms, transactional_id))
         return self._deadlines[0][1] == transactional_id
 
@@ -52,17 +64,22 @@ class TransactionsLive:
         """The first ids whose deadlines are past; they are no longer watched."""
         found: list[str] = []
         while self._deadlines and self._deadlines[0][0] < now_ms and len(found) < most:
-            found.append(heappop(self._deadlines)[1])
-        self._watched.difference_update(found)
+            deadline_ms, transactional_id = heappop(self._deadlines)
+            if self._watched.get(transactional_id) == deadline_ms:  # else an earlier one came after it
+                del self._watched[transactional_id]
+                found.append(transactional_id)
         return found
 
     # -- epochs before the present ones
 
     def remember_epoch(self, transactional_id: str, producer: Producer, last_epoch: int) -> None:
         if last_epoch == NO_EPOCH:
-            self._last_epochs.pop(transactional_id, None)
+            self.forget_epoch(transactional_id)
         else:
             self._last_epochs[transactional_id] = producer, last_epoch
+
+    def forget_epoch(self, transactional_id: str) -> None:
+        self._last_epochs.pop(transactional_id, None)
 
     def last_epoch(self, transactional_id: str, present: Producer) -> int:
         """The epoch before, if the present producer got its own by asking with it."""
@@ -74,6 +91,7 @@ class TransactionsLive:
     def ended(self, transactional_id: str) -> None:
         """The end is complete: whoever waited for it goes on."""
         self.ending.discard(transactional_id)
+        self._heard.pop(transactional_id, None)
         for waiting in self.waiting.pop(transactional_id, ()):
             waiting.go_on()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.coordinator.placement import CONSUMER_OFFSETS
 from tidelog.env.promise import Promise
+from tidelog.replica.replicas import NotOpenYet
 from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record
@@ -54,9 +55,30 @@ class Markers:
             )
             if topic == CONSUMER_OFFSETS:
                 return self._end_in_group(index, marker)
-            return self._append(partition, marker)
+            begun = partition.begin()
+            return self._append(partition, marker) if begun is None else self._write_later(topic, index, marker, begun)
+        except NotOpenYet as not_yet:
+            return self._write_later(topic, index, marker, not_yet.opened)
         except KafkaError as error:
             return Promise[None].failed(error)
+
+    def _write_later(self, topic: str, index: int, marker: EndMarker, opened: Promise[None]) -> Promise[None]:
+        written: Promise[None] = Promise()
+
+        def settle(promise: Promise[None]) -> None:
+            if promise.error is not None:
+                written.fail(promise.error)
+            else:
+                written.resolve(None)
+
+        def write(promise: Promise[None]) -> None:
+            if promise.error is not None:
+                written.fail(promise.error)
+            else:
+                self.write(topic, index, marker).on_done(settle)
+
+        opened.on_done(write)
+        return written
 
     def _end_in_group(self, index: int, marker: EndMarker) -> Promise[None]:
         written: Promise[None] = Promise()

@@ -52,9 +52,11 @@ def record(transaction: Transaction) -> Entry:
     partitions: list[PartitionsSchema] | None = None
     if transaction.status != Status.EMPTY:
         by_topic: dict[str, list[int]] = {}
-        for topic, index in sorted(transaction.partitions):
+        for topic, index in transaction.partitions:
             by_topic.setdefault(topic, []).append(index)
-        partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+        partitions = [
+            PartitionsSchema(topic=topic, partition_ids=sorted(by_topic[topic])) for topic in sorted(by_topic)
+        ]
     return Entry(
         TransactionLogKey(transactional_id=transaction.transactional_id),
         TransactionLogValue(

@@ -18,6 +18,11 @@ Why that is safe:
 - **Whoever is fenced stays fenced.** Only the present producer id and epoch change anything, an epoch never falls under
   one producer id, and the last one is the coordinator's own: a producer never gets it, so there is always one left to
   fence with. When the epochs of an id are used up there is a new producer id.
+- **A lease ends with the decision's first step.** A two-phase transaction with a lease is aborted when nobody renewed
+  it for long enough: whoever is to decide is gone. It is *prepared* before its commit is recorded anywhere, by a record
+  here, and from then on nothing but EndTxn ends it. So an abort by time comes before that, and whoever is to decide
+  hears of it when preparing; or it doesn't come. That somebody may have prepared and died before deciding can't be
+  told from here: that one stays, until its owner comes back or an operator ends it.
 - **No two transactions share an epoch** with clients of the second version (KIP-890): ending raises it, and a marker
   carries the raised one, so what is delayed is told from what is new.
 """
@@ -28,15 +33,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
+from tidelog.wire.leases import LEASED_MS, PREPARED_MS
+
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32_767
 CLIENT_EPOCH_MAX = EPOCH_MAX - 1
 """The last epoch that a producer gets; the one after it is for fencing it."""
-NO_TIMEOUT_MS = 2**31 - 1
-"""The timeout of transactions that another process ends (two-phase commit): never."""
 EPOCH_BUMPS_FROM = 2
 """The transaction version from which each transaction has an epoch of its own."""
+
+PARTITIONS_MAX = 50_000
+"""Partitions of one transaction: each change of it is a record, and a decision, of them all."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -102,13 +110,14 @@ class Transaction(NamedTuple):
         return self.producer_epoch >= CLIENT_EPOCH_MAX
 
     @property
-    def ends_by_itself(self) -> bool:
-        """Whether it is aborted when its time is over; with two-phase commit it isn't."""
-        return self.timeout_ms != NO_TIMEOUT_MS
+    def two_phase(self) -> bool:
+        """Whether another process ends it: it has no timeout, at most a lease."""
+        return self.timeout_ms >= PREPARED_MS
 
     @property
-    def deadline_ms(self) -> int:
-        return self.start_ms + self.timeout_ms
+    def leased(self) -> bool:
+        """Whether it is aborted when nobody renews it; not where it is prepared."""
+        return self.timeout_ms == LEASED_MS
 
     def to(self, status: Status, now_ms: int, **changes: Any) -> "Transaction":
         """The next state; asserts that the table allows it."""

@@ -5,12 +5,11 @@ It shares nothing with the broker but the disk, yields to everything else on the
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from tidelog.env.child import become_child
 from tidelog.log.compaction import clean
 from tidelog.log.compaction.task import Task, encode_report
 
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
     from tidelog.env.disk import Disk
 
-LOWEST_PRIORITY = 19
 PAUSE_S_MIN = 0.01
-_PR_SET_PDEATHSIG = 1
 
 
 def steps(disk: Disk, task: bytes, took: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
@@ -46,19 +43,8 @@ class Throttle:
             self._since, self._bytes = time.monotonic(), 0
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends; end now if that was already."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(1)
-
-
 def main() -> None:
-    die_with(int(sys.argv[1]))
-    os.nice(LOWEST_PRIORITY)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker ends it when it stops
+    become_child(int(sys.argv[1]))
     from tidelog.env.real_disk import RealDisk
 
     task = sys.stdin.buffer.read()

@@ -93,6 +93,6 @@ def _overdue(log: Log, first_dirty: int, count: int, now_ms: int) -> bool:
 def _first_timestamp(log: Log, segment: Segment) -> int:
     known = segment.first_timestamp
     if known is None:
-        header = log.file_of(segment).read(0, HEADER_BYTES)
+        header = log.reader_of(segment).read(0, HEADER_BYTES)
         known = segment.first_timestamp = int(HEADER.unpack(header)[8]) if len(header) == HEADER_BYTES else -1
     return known

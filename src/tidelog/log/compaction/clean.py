@@ -106,7 +106,9 @@ class Cleaning:
 
     def _batches(self, base: int, size: int) -> Iterator[Found]:
         path = self._stem(base) + LOG
-        return whole_batches(self._disk.open(path), path, size, self._task.buffer_bytes, self._took)
+        task = self._task
+        file = self._disk.open(path)
+        return whole_batches(file, path, size, task.buffer_bytes, task.inflated_bytes_max, self._took)
 
     def _took(self, count: int) -> None:
         self._read += count

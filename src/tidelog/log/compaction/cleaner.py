@@ -123,7 +123,7 @@ class Cleaner:
     def _look_at(self, log: Log) -> Due | None:
         if not log.config.compacts or len(log.segments) < 2 or log.topic == METADATA_TOPIC or log.deleted:
             return None
-        if log in self._runs or log in self.uncleanable:
+        if log in self._runs or log in self.uncleanable or self._store.upkeep.deletion.busy(log):
             return None
         if log in self._again and self._again[log][0] > self._env.clock.monotonic():
             return None

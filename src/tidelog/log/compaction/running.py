@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log.commit import AGAIN_S, TOO_MANY_FILES
 from tidelog.log.compaction import swap
 from tidelog.log.compaction.task import Done, Failed, Replacement, Task, decode_report
 from tidelog.log.names import CLEANED
@@ -71,7 +72,7 @@ class Run:
             later=[segment.base for segment in log.segments[due.number :]],
             first_dirty=due.first_dirty,
             end=due.end,
-            log_start=self._store.settled_start(log),
+            log_start=self._store.starts.settled(log),
             now_ms=self._env.clock.now_ms(),
             delete_retention_ms=topic.delete_retention_ms,
             segment_bytes=topic.segment_size,
@@ -79,6 +80,7 @@ class Run:
             index_interval_bytes=topic.index_interval_bytes,
             map_bytes=int(config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor) // threads,
             buffer_bytes=max(READ_BYTES_MIN, config.log_cleaner_io_buffer_size // threads),
+            inflated_bytes_max=topic.tidelog_inflated_bytes_max,
             bytes_per_s=config.log_cleaner_io_max_bytes_per_second / threads,
             producers=encode_snapshot(log.producers.items()),
         )
@@ -104,8 +106,11 @@ class Run:
             log.go_offline(f"putting compacted segments in place in {log.folder} failed: {error}")
             self.give_up()
             return
-        disk, folder = self._env.disk, log.folder
         self._syncs += 1
+        self._sync(removed)
+
+    def _sync(self, removed: list[str]) -> None:
+        disk, folder = self._env.disk, self._folder
         self._env.loop.run_blocking(lambda: disk.sync_folder(folder)).on_done(lambda done: self._synced(removed, done))
 
     def _holds(self) -> bool:
@@ -115,6 +120,9 @@ class Run:
 
     def _synced(self, removed: list[str], done: Promise[None]) -> None:
         """The new names are durable: only now may the old files go."""
+        if isinstance(done.error, OSError) and done.error.errno in TOO_MANY_FILES:  # nothing was tried
+            self._env.loop.call_later(AGAIN_S, self._sync, removed)
+            return
         self._syncs -= 1
         log = self.log
         if done.error is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.scan import BadBatch, HeaderFields, unlikely_header
 from tidelog.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC
-from tidelog.wire.compression import CompressionError, decompress
+from tidelog.wire.compression import CompressionError, InflatesTooLarge, decompress
 from tidelog.wire.crc import crc32c
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from tidelog.env.disk import File
 
-INFLATED_BYTES_MAX = 1 << 30
-"""The bound on what one batch may inflate to. A producer's batch is bounded much lower; this one was let in."""
-
 
 class Found(NamedTuple):
-    """A batch in a piece that was read: its bytes are `data[at : at + size]`, its place in the file is `pos`."""
+    """A batch in a piece that was read: its bytes are `data[at : at + size]`, its place in the file is `pos`.
+
+    `inflated_max` bounds what it may inflate to: it may be from a time when the topic let in everything.
+    """
 
     data: bytes
     at: int
@@ -27,6 +27,7 @@ class Found(NamedTuple):
     pos: int
     path: str
     fields: HeaderFields
+    inflated_max: int
 
     def records(self) -> tuple[bytes, int, int]:
         """(buffer, start, end) of its records, inflated if need be. Raises BadBatch."""
@@ -35,7 +36,9 @@ class Found(NamedTuple):
         if not codec:
             return self.data, start, end
         try:
-            inflated = bytes(decompress(codec, memoryview(self.data)[start:end], INFLATED_BYTES_MAX))
+            inflated = bytes(decompress(codec, memoryview(self.data)[start:end], self.inflated_max))
+        except InflatesTooLarge as error:
+            raise self.bad(f"{error}: tidelog.inflated.bytes.max") from None
         except CompressionError as error:
             raise self.bad(str(error)) from None
         return inflated, 0, len(inflated)
@@ -44,7 +47,9 @@ class Found(NamedTuple):
         return BadBatch(self.path, self.pos, f"the batch at offset {self.fields[0]}: {reason}")
 
 
-def whole_batches(file: File, path: str, end: int, buffer_bytes: int, took: Callable[[int], None]) -> Iterator[Found]:
+def whole_batches(
+    file: File, path: str, end: int, buffer_bytes: int, inflated_max: int, took: Callable[[int], None]
+) -> Iterator[Found]:
     """The batches in [0, end). `took` is told of the bytes that were read. Raises BadBatch at what is none."""
     pos, want = 0, buffer_bytes
     unpack = HEADER.unpack_from
@@ -67,7 +72,7 @@ def whole_batches(file: File, path: str, end: int, buffer_bytes: int, took: Call
                 break
             if crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[4]:
                 raise BadBatch(path, pos + at, f"the batch at offset {fields[0]} has a wrong checksum")
-            yield Found(data, at, size, pos + at, path, fields)
+            yield Found(data, at, size, pos + at, path, fields, inflated_max)
             at += size
         if not at and (want <= got or pos + want > end or got < HEADER_BYTES):
             raise BadBatch(path, pos, f"{end - pos} bytes are left, which are no whole batch")

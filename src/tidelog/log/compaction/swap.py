@@ -29,13 +29,16 @@ def still_there(log: Log, going: list[Segment]) -> bool:
 
 def swap_in(log: Log, going: list[Segment], new: Replacement, token: str) -> list[str]:
     """Replace `going`; the paths of what is to be removed when the folder was synced. Raises OSError half-way."""
-    store, disk, folder = log._store, log._store.disk, log.folder
+    disk, folder = log._store.disk, log.folder
     segment = Segment(folder, new.base, going[0].created_ms)
     segment.size = new.size
     segment.max_timestamp, segment.max_timestamp_offset = new.max_timestamp, new.max_timestamp_offset
+    # Records without times are as old as their file: cleaning makes them no younger, as in Kafka.
+    modified_ms = max(disk.modified_ms(old.stem + LOG) for old in going)
+    disk.set_modified_ms(cleaned_path(folder, new.base, token, LOG), modified_ms)
     for suffix in [suffix for suffix in new.suffixes if suffix != LOG] + [LOG]:
         disk.rename(cleaned_path(folder, new.base, token, suffix), segment.stem + suffix + SWAP)
-    removed = [path for old in going for path in store.set_aside(old)]
+    removed = [path for old in going for path in old.set_aside(disk)]
     for suffix in new.suffixes:
         disk.rename(segment.stem + suffix + SWAP, segment.stem + suffix)
     removed += log.replace_segments(going, segment)

@@ -30,6 +30,7 @@ class Task:
     index_interval_bytes: int
     map_bytes: int
     buffer_bytes: int
+    inflated_bytes_max: int
     bytes_per_s: float
     producers: bytes = b""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.wire import varint
-from tidelog.wire.record import RecordError
+from tidelog.wire.record import RecordError, wrapped
 from tidelog.wire.varint import VarintError
 
 RAW_KEY_BYTES = 40
@@ -17,13 +17,11 @@ RAW_KEY_BYTES = 40
 
 RAW_KEY_TWICE = 2 * RAW_KEY_BYTES
 
-NULL = 1
-"""The length of a key or value that is null, as a varint."""
+NEGATIVE = 1
+"""The sign of a varint, a bit of its first byte: every client takes a key or value of negative length for null."""
 
 STAYS, SUPERSEDED, TOMBSTONE = range(3)
 """The fate of a record whose key was noted."""
-
-_LONG_LIMIT = 1 << 63
 
 
 class Survivors(NamedTuple):
@@ -85,7 +83,7 @@ def _look_at_keys(
             while data[at] > 127:  # the offset
                 at += 1
             length = data[at + 1]
-            if length == NULL:
+            if length & NEGATIVE:
                 fates[number] = SUPERSEDED
                 continue
             if length < 128:
@@ -93,7 +91,7 @@ def _look_at_keys(
             else:
                 length, at = _long(data, at + 1, stop)
             behind = at + (length >> 1)
-            if behind >= stop or length & 1:
+            if behind >= stop:
                 raise RecordError(f"its key claims {length >> 1} bytes where {stop - at} are left")
             key = data[at:behind]
             if length >= RAW_KEY_TWICE:
@@ -106,7 +104,7 @@ def _look_at_keys(
             elif key in last:
                 fates[number] = SUPERSEDED
                 continue
-            if data[behind] == NULL:
+            if data[behind] & NEGATIVE:
                 fates[number] = TOMBSTONE
     except (IndexError, VarintError, RecordError) as error:
         raise RecordError(f"the record at byte {pos}: {error}") from None
@@ -188,7 +186,7 @@ def newest(data: bytes, pieces: list[tuple[int, int]], base_timestamp: int) -> i
             if delta > found:
                 found = delta
             pos += size >> 1
-    return -1 if found == least else _wrapped(base_timestamp + found)
+    return -1 if found == least else wrapped(base_timestamp + found)
 
 
 def redate(data: bytes, pieces: list[tuple[int, int]], shift: int) -> bytes:
@@ -200,13 +198,7 @@ def redate(data: bytes, pieces: list[tuple[int, int]], shift: int) -> bytes:
             size, pos = decode(data, pos, end)
             stop = pos + size
             delta, at = decode(data, pos + 1, stop, 64)
-            moved = encode(_wrapped(delta + shift))
+            moved = encode(wrapped(delta + shift))
             parts += (encode(1 + len(moved) + stop - at), data[pos : pos + 1], moved, data[at:stop])
             pos = stop
     return b"".join(parts)
-
-
-def _wrapped(value: int) -> int:
-    if -_LONG_LIMIT <= value < _LONG_LIMIT:
-        return value
-    return (value + _LONG_LIMIT) % (2 * _LONG_LIMIT) - _LONG_LIMIT

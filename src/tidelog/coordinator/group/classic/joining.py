@@ -56,7 +56,7 @@ class Join(NamedTuple):
     def of(
         cls, request: JoinGroupRequest, version: int, client_id: str, client_host: str, new_id: str, ticket: object
     ) -> "Join":
-        """Version 0 has no rebalance timeout: its session's counts. A protocol named twice counts once."""
+        """A protocol named twice counts once."""
         named: dict[str, bytes] = {}
         for protocol in request.protocols:
             named.setdefault(protocol.name, protocol.metadata)
@@ -70,7 +70,7 @@ class Join(NamedTuple):
             client_host=client_host,
             protocol_type=request.protocol_type,
             protocols=tuple(named.items()),
-            rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
             reason=(request.reason or "not provided")[:REASON_MAX],
         )
@@ -133,6 +133,7 @@ def _hand_out_id(group: LiveClassicGroup, request: Join, now: Moment, out: list[
         return
     deadline_ms = now.steady_ms + request.session_timeout_ms
     group.pending[request.new_id] = deadline_ms
+    group.newcomer = True
     group.wake_by(deadline_ms)
     out.append(Answer(request.ticket, answers.refused(ErrorCode.MEMBER_ID_REQUIRED, request.new_id)))
 
@@ -150,8 +151,7 @@ def _add(
         request.protocols,
     )
     member.is_new = True
-    if group.initial_left_ms is not None:
-        group.newcomer = True
+    group.newcomer = True
     group.add(member, request.protocol_type)
     group.park(member, request.ticket)
     group.expect(member, now, NEW_MEMBER_TIMEOUT_MS)

@@ -24,6 +24,7 @@ class LiveClassicGroup:
         "alarm_ms",
         "generation",
         "group_id",
+        "handed_in",
         "initial_left_ms",
         "join_deadline_ms",
         "joined",
@@ -65,10 +66,12 @@ class LiveClassicGroup:
         """How many members' JoinGroup waits."""
         self.unsynced: set[str] = set()
         """Members of this generation that haven't asked for their assignment."""
+        self.handed_in = -1
+        """The generation for which the leader handed in an assignment last; it may be on its way to the log."""
         self.initial_left_ms: float | None = None
         """While a group that was empty waits for more members: for how long it may go on waiting after this delay."""
         self.newcomer = False
-        """Somebody came during the present initial delay."""
+        """Somebody came during the present initial delay, or was given an id to come with."""
         self.join_deadline_ms: float = NEVER
         self.sync_deadline_ms: float = NEVER
         self.wake_ms: float = NEVER

@@ -17,8 +17,9 @@ What is promised to members, and what keeps it:
   (PreparingRebalance to CompletingRebalance) and hold until the next; a member id that leaves takes the group back
   to PreparingRebalance, and a static leader that is replaced keeps its assignment, so it is not asked for another.
 - *An assignment belongs to its generation.* SyncGroup is refused unless it names the present generation and a member
-  of it. What the leader hands in is told to nobody before its record is committed, and to nobody at all where the
-  group has left CompletingRebalance, or gone on to another generation, by then.
+  of it. What the leader hands in first is told to nobody before its record is committed, and to nobody at all where the
+  group has left CompletingRebalance, or gone on to another generation, by then. What it hands in again counts for
+  nothing: the log and the members hold the same.
 - *A generation never falls.* It is raised by one at each transition out of PreparingRebalance, never set. The log holds
   those that were handed out: a generation that was begun and never assigned may be begun again by the next
   coordinator, but none of its members was given anything to work on.

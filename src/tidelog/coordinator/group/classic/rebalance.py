@@ -28,7 +28,7 @@ class Limits:
     session_min_ms: int = 6000
     session_max_ms: int = 1_800_000
     members_max: int = 2**31 - 1
-    initial_delay_ms: int = 3000
+    initial_delay_ms: int = 100
 
 
 def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, out: list[Effect]) -> None:
@@ -40,7 +40,7 @@ def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, o
     group.enter(Phase.PREPARING, now)
     log.info("group %s prepares the generation after %d: %s", group.group_id, group.generation, reason)
     if was_empty:
-        group.newcomer = False
+        group.newcomer = bool(group.pending)
         group.initial_left_ms = max(group.rebalance_timeout_ms - limits.initial_delay_ms, 0)
         _join_by(group, now.steady_ms + limits.initial_delay_ms)
     elif group.all_joined:

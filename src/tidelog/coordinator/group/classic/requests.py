@@ -21,12 +21,14 @@ from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.env.random import Random
 
 
+PROTOCOLS_MAX = 100
+"""Protocols that a member may offer: clients offer two or three, and those of all members are counted."""
 OWNER_CHARACTERS_MAX = 1000
 """How much of a client's name is part of its member ids."""
 
@@ -35,9 +37,15 @@ def join_group(
     coordinator: GroupCoordinator, request: JoinGroupRequest, version: int, client_id: str, client_host: str
 ) -> Promise[JoinGroupResponse]:
     """The answer comes when the generation begins: after the join phase."""
+    if version == 0:  # it has no rebalance timeout: its session's counts
+        request.rebalance_timeout_ms = request.session_timeout_ms
     group_id = request.group_id
     if not group_id:
         return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return Promise[JoinGroupResponse].resolved(
+            answers.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        )
     limits = limits_of(coordinator.config)
     if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
         return Promise[JoinGroupResponse].resolved(
@@ -64,7 +72,9 @@ def join_group(
     return answer
 
 
-def sync_group(coordinator: GroupCoordinator, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
+def sync_group(
+    coordinator: GroupCoordinator, request: SyncGroupRequest, assignments: Mapping[str, bytes]
+) -> Promise[SyncGroupResponse]:
     """The answer comes when the leader's assignment is committed."""
     try:
         shard = coordinator.shard_of(request.group_id)
@@ -77,7 +87,7 @@ def sync_group(coordinator: GroupCoordinator, request: SyncGroupRequest) -> Prom
     if group is None:
         return Promise[SyncGroupResponse].resolved(answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID))
     answer: Promise[SyncGroupResponse] = Promise()
-    act(coordinator, shard, group, sync(group, Sync.of(request, answer), moment(shard.clock)))
+    act(coordinator, shard, group, sync(group, Sync.of(request, assignments, answer), moment(shard.clock)))
     return answer
 
 

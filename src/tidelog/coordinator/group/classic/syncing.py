@@ -1,6 +1,7 @@
 """SyncGroup, decided: the leader hands in what it assigned, everyone gets its part once that is committed."""
 
 import logging
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.coordinator.group.classic import answers, records
@@ -24,10 +25,10 @@ class Sync(NamedTuple):
     generation: int
     protocol_type: str | None
     protocol: str | None
-    assignments: dict[str, bytes]
+    assignments: Mapping[str, bytes]
 
     @classmethod
-    def of(cls, request: SyncGroupRequest, ticket: object) -> "Sync":
+    def of(cls, request: SyncGroupRequest, assignments: Mapping[str, bytes], ticket: object) -> "Sync":
         return cls(
             ticket=ticket,
             member_id=request.member_id,
@@ -35,7 +36,7 @@ class Sync(NamedTuple):
             generation=request.generation_id,
             protocol_type=request.protocol_type,
             protocol=request.protocol_name,
-            assignments={one.member_id: one.assignment for one in request.assignments},
+            assignments=assignments,
         )
 
 
@@ -55,7 +56,7 @@ def sync(group: LiveClassicGroup, request: Sync, now: Moment) -> list[Effect]:
         out.append(Answer(request.ticket, answers.synced(group, member)))
     elif group.phase is Phase.COMPLETING:
         _wait(member, request, out)
-        if group.leader == member.member_id:
+        if group.leader == member.member_id and group.handed_in != group.generation:
             _assign(group, request, out)
     else:
         out.append(Answer(request.ticket, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)))
@@ -77,7 +78,11 @@ def _wait(member: LiveMember, request: Sync, out: list[Effect]) -> None:
 
 
 def _assign(group: LiveClassicGroup, request: Sync, out: list[Effect]) -> None:
-    """Members that the leader forgot get nothing to do; what it assigned to strangers is let go."""
+    """Members that the leader forgot get nothing to do; what it assigned to strangers is let go.
+
+    Once a generation: what is on its way to the log is what members will be told. Where that fails, all join anew.
+    """
+    group.handed_in = group.generation
     assignments = {member_id: request.assignments.get(member_id, b"") for member_id in group.members}
     forgotten = [member_id for member_id in group.members if member_id not in request.assignments]
     if forgotten:

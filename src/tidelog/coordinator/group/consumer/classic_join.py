@@ -29,6 +29,7 @@ class Joined(NamedTuple):
     member: Member | None = None
     compared: bool = False
     resolved: bool = True
+    wants_target: bool = False
     downgrade: Downgrade | None = None
 
 
@@ -66,7 +67,7 @@ def join(
         return made.entries, Joined(response, downgrade=made)
     step = advance(group, found, after, as_owned(said.owned, scene.image), scene)
     response.generation_id = step.member.epoch
-    return step.entries, Joined(response, step.member, step.compared, step.resolved)
+    return step.entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target)
 
 
 def replaced(group: ConsumerGroup, former: Member, joining: Member) -> ConsumerGroup:
@@ -105,9 +106,7 @@ def _updated(member: Member, request: JoinGroupRequest, said: Said, caller: Call
         member,
         instance_id=request.group_instance_id if request.group_instance_id is not None else member.instance_id,
         rack_id=said.rack_id if said.rack_id is not None else member.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(member, request),
         client_id=caller.client_id,
         client_host=caller.host,
         subscription=Subscription(said.topics),
@@ -116,6 +115,12 @@ def _updated(member: Member, request: JoinGroupRequest, said: Said, caller: Call
         ),
     )
     return member if after == member else after
+
+
+def _rebalance_timeout_ms(member: Member, request: JoinGroupRequest) -> int:
+    """What it says; where that is nothing, what it said before, and its session's where it never said any."""
+    said = (request.rebalance_timeout_ms, member.rebalance_timeout_ms)
+    return next((timeout_ms for timeout_ms in said if timeout_ms != -1), request.session_timeout_ms)
 
 
 def _inconsistent(message: str) -> KafkaError:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.consumer import classic_join, embedded
-from tidelog.coordinator.group.consumer.entries import group_gone
+from tidelog.coordinator.group.consumer.assigning import target_decided
+from tidelog.coordinator.group.consumer.entries import epoch_entry, group_gone
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, forget
 from tidelog.coordinator.group.consumer.membership import Caller, known_instance, unknown
 from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
+from tidelog.coordinator.group.consumer.target import is_due
+from tidelog.coordinator.group.consumer.topics import group_hash
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.consumer.classic_join import Joined
+    from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
     from tidelog.coordinator.group.consumer.progress import Scene
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
@@ -73,9 +77,10 @@ def join(
         return _joined_there(coordinator, promise, request, version, caller)
     if made.member is not None:
         looked_at(live, scene, compared=made.compared, resolved=made.resolved)
+        target_decided(coordinator, shard, group_id, live, wanted=made.wants_target)
         deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
         deadlines.join_s = NEVER
-        deadlines.sync_s = shard.clock.monotonic() + request.rebalance_timeout_ms / 1000
+        deadlines.sync_s = shard.clock.monotonic() + made.member.rebalance_timeout_ms / 1000
         live.wake_by(deadlines.sync_s)
         keep(coordinator, shard, group_id, live)
     return promise
@@ -155,7 +160,28 @@ def beat(coordinator: GroupCoordinator, shard: GroupShard, request: HeartbeatReq
     ):
         _call_to_join(coordinator, shard, group, member)
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    if group.classic_members == len(group.members):
+        _look_after(coordinator, shard, group, live)
     return HeartbeatResponse()
+
+
+def _look_after(
+    coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, live: LiveConsumerGroup
+) -> None:
+    """What heartbeats of the consumer protocol do by the way: the topics are compared with those that there are, and a
+    target that is due is computed. Where only classic members are left, nobody else would; they hear by the next."""
+    scene = scene_of(coordinator, live, group, group.id, shard.clock.now_ms())
+    epoch = group.epoch
+    if scene.compare_topics:
+        metadata_hash = group_hash(group.subscriptions, group.resolved, scene.image)
+        if metadata_hash != group.metadata_hash:
+            epoch += 1
+            entry = epoch_entry(group.id, epoch, metadata_hash)
+            if shard.submit(lambda state, _: ((entry,), None)).error is not None:
+                return
+        looked_at(live, scene, compared=True, resolved=False)
+    if group.target_epoch < epoch and is_due(group, scene.terms.assignment_interval_ms, scene.now_ms):
+        target_decided(coordinator, shard, group.id, live, wanted=True)
 
 
 def leave(

@@ -1,13 +1,13 @@
 """A live group between the two protocols, both ways.
 
-Up: a member of the new protocol comes to a classic group of consumers. Its generation becomes the epochs, its last
-assignment the target, its members stay with what they have and go on speaking the classic protocol; whoever waits for
-a rebalance is told to join again. Down: the last member of the new protocol goes, and the others make a classic group
+Up: a member of the new protocol comes to a classic group of consumers. Its generation becomes the epochs, what its
+members have the target; they stay with that and go on speaking the classic protocol; whoever waits for a rebalance is
+told to join again. Down: the last member of the new protocol goes, and the others make a classic group
 in the generation of the group epoch, which then rebalances. In both directions the records of the one form end with
 those of the other in one batch, so that a crash leaves the group in either, never in between.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from tidelog.coordinator.group.classic.member import LiveMember
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.consumer import embedded
 from tidelog.coordinator.group.consumer import entries as records
+from tidelog.coordinator.group.consumer.embedded import Said
 from tidelog.coordinator.group.consumer.progress import Scene
 from tidelog.coordinator.group.consumer.replay import with_member
 from tidelog.coordinator.group.consumer.state import (
@@ -58,34 +59,51 @@ def upgrade(classic: LiveClassicGroup, image: ClusterImage, terms: Terms) -> tup
     if len(classic.members) > terms.members_max:
         raise _refused(classic, "the group size exceeds the consumer group maximum size.")
     group = ConsumerGroup(classic.group_id, epoch=classic.generation, target_epoch=classic.generation)
-    taken: set[TopicPartition] = set()
-    target: dict[str, Partitions] = {}
-    for live in classic.members.values():
-        try:
-            member, partitions = _upgraded(classic, live, image, taken)
-        except MalformedError as error:
-            raise _refused(classic, "the embedded consumer protocol is malformed.") from error
-        group = with_member(group, None, member)
-        target[member.id] = partitions
+    try:
+        said = {
+            live.member_id: embedded.read_subscription(_metadata(live, classic.protocol))
+            for live in classic.members.values()
+        }
+        target = _held(classic, said, image)
+        for live in classic.members.values():
+            member = _upgraded(classic, live, said[live.member_id], target[live.member_id])
+            group = with_member(group, None, member)
+    except MalformedError as error:
+        raise _refused(classic, "the embedded consumer protocol is malformed.") from error
     group = replace(group, target=Map(target), metadata_hash=group_hash(group.subscriptions, group.resolved, image))
     return [classic_records.tombstone(classic.group_id), *records.group_entries(group)], group
 
 
-def _upgraded(
-    classic: LiveClassicGroup, live: LiveMember, image: ClusterImage, taken: set[TopicPartition]
-) -> tuple[Member, Partitions]:
-    partitions: Partitions = NOTHING
-    if live.assignment:
-        assignment = embedded.read_assignment(live.assignment)
-        if assignment.user_data and classic.protocol not in ASSIGNORS_OF_CLIENTS:
-            raise _refused(
-                classic,
-                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
-                "assignor before re-attempting the upgrade.",
-            )
-        partitions = _untaken(embedded.partitions_by_id(assignment.assigned_partitions, image), image, taken)
-    said = embedded.read_subscription(_metadata(live, classic.protocol))
-    member = Member(
+def _held(classic: LiveClassicGroup, said: Mapping[str, Said], image: ClusterImage) -> dict[str, Partitions]:
+    """What each member may be using: what it was assigned and, after that, what it said that it has when it joined.
+
+    Cooperative members go on with what they have until an assignment says otherwise, also where a generation ended
+    before it had one, and with what they must give up until they join again.
+    """
+    taken: set[TopicPartition] = set()
+    held: dict[str, Partitions] = {}
+    for live in classic.members.values():
+        held[live.member_id] = NOTHING
+        if live.assignment:
+            assignment = embedded.read_assignment(live.assignment)
+            if assignment.user_data and classic.protocol not in ASSIGNORS_OF_CLIENTS:
+                raise _refused(
+                    classic,
+                    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
+                    "default assignor before re-attempting the upgrade.",
+                )
+            assigned = embedded.partitions_by_id(assignment.assigned_partitions, image)
+            held[live.member_id] = _untaken(assigned, image, taken)
+    for member_id, own in held.items():
+        more = _untaken(embedded.partitions_by_id(said[member_id].owned, image), image, taken)
+        if more:
+            topics = {**own, **more}
+            held[member_id] = {topic: tuple(sorted((*own.get(topic, ()), *more.get(topic, ())))) for topic in topics}
+    return held
+
+
+def _upgraded(classic: LiveClassicGroup, live: LiveMember, said: Said, partitions: Partitions) -> Member:
+    return Member(
         live.member_id,
         epoch=classic.generation,
         previous_epoch=classic.generation,
@@ -98,7 +116,6 @@ def _upgraded(
         assigned={topic: dict.fromkeys(indexes, classic.generation) for topic, indexes in partitions.items()},
         classic=ClassicFacts(live.session_timeout_ms, live.protocols),
     )
-    return member, partitions
 
 
 def _metadata(live: LiveMember, protocol: str | None) -> bytes:

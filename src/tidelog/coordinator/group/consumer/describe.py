@@ -1,9 +1,11 @@
 """A consumer group as ConsumerGroupDescribe tells it: epochs, members, what they have and what they should have."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from tidelog.coordinator.group.consumer.state import NOTHING, ConsumerGroup, Member
+from tidelog.coordinator.group.consumer.state import NOTHING, ConsumerGroup
 from tidelog.coordinator.group.consumer.target import preferred_assignor
+from tidelog.env.slices import Steps, mapped
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.messages.consumer_group_describe import (
     Assignment,
@@ -18,19 +20,21 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def described(group: ConsumerGroup, default_assignor: str, image: ClusterImage) -> DescribedGroup:
+def described(group: ConsumerGroup, default_assignor: str, image: ClusterImage) -> Steps[DescribedGroup]:
+    members = yield from mapped(partial(_member, group, image), sorted(group.members), 1)
     return DescribedGroup(
         group_id=group.id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=preferred_assignor(group.members, default_assignor),
-        members=[_member(group, group.members[member_id], image) for member_id in sorted(group.members)],
+        members=members,
     )
 
 
-def _member(group: ConsumerGroup, member: Member, image: ClusterImage) -> DescribedMember:
+def _member(group: ConsumerGroup, image: ClusterImage, member_id: str) -> DescribedMember:
     """It has what is assigned to it, and what it was told to give up and still may use."""
+    member = group.members[member_id]
     has: dict[bytes, list[int]] = {}
     for epochs in (member.assigned, member.revoking):
         for topic, partitions in epochs.items():

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.coordinator.group.consumer.checking import NAMES_MAX
 from tidelog.coordinator.group.consumer.state import Partitions
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.codec import decoder, encoder, i32, message, wire
@@ -17,6 +18,7 @@ from tidelog.wire.messages.consumer_group_heartbeat import TopicPartitions
 
 NEWEST = 3
 _VERSION = struct.Struct(">h")
+_TOPICS = struct.Struct(">hi")  # the version, how many topics
 
 
 @part
@@ -59,7 +61,10 @@ def version_of(data: bytes) -> int:
 
 def read_subscription(data: bytes) -> Said:
     """MalformedError where it isn't one."""
-    found, _ = decoder(SubscriptionData, version_of(data))(data, _VERSION.size)
+    version = version_of(data)
+    if len(data) >= _TOPICS.size and _TOPICS.unpack_from(data)[1] > NAMES_MAX:
+        raise MalformedError(f"an embedded subscription of more than {NAMES_MAX} topics")
+    found, _ = decoder(SubscriptionData, version)(data, _VERSION.size)
     return Said(tuple(sorted(set(found.topics))), found.owned_partitions, found.rack_id or None)
 
 

@@ -28,6 +28,7 @@ class Beat(NamedTuple):
     compared: bool
     moved: bool
     resolved: bool
+    wants_target: bool
 
 
 def heartbeat(
@@ -53,7 +54,7 @@ def heartbeat(
         or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
-    return step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved)
+    return step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

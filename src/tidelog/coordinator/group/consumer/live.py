@@ -44,6 +44,7 @@ class LiveConsumerGroup:
     __slots__ = (
         "alarm",
         "alarm_s",
+        "assigning",
         "brokers",
         "config",
         "members",
@@ -52,6 +53,7 @@ class LiveConsumerGroup:
         "regexes_topics",
         "terms",
         "topics",
+        "vain",
         "wake_s",
     )
 
@@ -71,6 +73,10 @@ class LiveConsumerGroup:
         """Of `config` and the group's own settings, `overrides`."""
         self.config: BrokerConfig | None = None
         self.overrides: Mapping[str, str] | None = None
+        self.assigning = False
+        """A target is being computed, in steps."""
+        self.vain = 0
+        """How many were, one after the other, for members who weren't the group's any more when it was done."""
 
     def of(self, member_id: str) -> Deadlines:
         found = self.members.get(member_id)

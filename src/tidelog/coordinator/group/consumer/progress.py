@@ -2,7 +2,7 @@
 
 1. The member's subscription is written where it changed; expressions are resolved where they are new or due.
 2. The group epoch grows where subscriptions changed, or the topics did: their hash is another one.
-3. The target follows the group epoch, at most once in `assignment_interval_ms`.
+3. The target follows the group epoch, at most once in `assignment_interval_ms`. A large one comes later.
 4. The member takes its step (`reconcile`).
 
 Pure: nothing here waits or remembers. Both protocols' members come through here.
@@ -26,9 +26,16 @@ from tidelog.coordinator.group.consumer.state import (
     Resolved,
     Subscription,
 )
-from tidelog.coordinator.group.consumer.target import Target, compute_target, is_due, preferred_assignor
+from tidelog.coordinator.group.consumer.target import (
+    Target,
+    compute_target,
+    is_due,
+    microseconds,
+    preferred_assignor,
+)
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.consumer.topics import group_hash, ids_of
+from tidelog.env.slices import whole
 from tidelog.metadata.image import ClusterImage
 
 
@@ -42,6 +49,8 @@ class Scene(NamedTuple):
     """The image's topics may be others than when the group's hash was last compared."""
     refresh_regexes: bool = False
     """It is time to match the group's expressions again."""
+    computes_us: float = float("inf")
+    """A target that takes longer than so many microseconds isn't computed by this decision."""
 
 
 class Step(NamedTuple):
@@ -55,6 +64,8 @@ class Step(NamedTuple):
     """Whether the member took a step."""
     resolved: bool
     """Whether all expressions are; else the next heartbeat goes on with them."""
+    wants_target: bool
+    """Whether a target is due that takes long to compute."""
 
 
 class _Subscribed(NamedTuple):
@@ -99,7 +110,7 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
         if stepped is not after:
             entries.append(records.current_entry(group.id, stepped))
             after, moved = stepped, True
-    return Step(entries, after, compared, moved, subscribed.complete)
+    return Step(entries, after, compared, moved, subscribed.complete, target.is_due)
 
 
 def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Entry]:
@@ -178,8 +189,9 @@ def _target(
     entries: list[Entry],
 ) -> Target:
     """The target as it is, or the next one where it is due."""
-    if group.target_epoch >= epoch or not is_due(group, scene.terms.assignment_interval_ms, scene.now_ms):
-        return Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING))
+    due = group.target_epoch < epoch and is_due(group, scene.terms.assignment_interval_ms, scene.now_ms)
+    if not due or microseconds(subscribed.counts, subscribed.resolved, scene.image) > scene.computes_us:
+        return Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING), due)
     members = dict(group.members)
     members[after.id] = after
     inherits: dict[str, str] = {}
@@ -187,8 +199,8 @@ def _target(
         del members[found.replaces]
         inherits[after.id] = found.replaces
     assignor = preferred_assignor(members, scene.terms.assignors[0])
-    made, target = compute_target(
-        group, epoch, members, inherits, subscribed.resolved, assignor, scene.image, scene.now_ms
+    made, target = whole(
+        compute_target(group, epoch, members, inherits, subscribed.resolved, assignor, scene.image, scene.now_ms)
     )
     entries += made
     return Target(epoch, target[after.id])

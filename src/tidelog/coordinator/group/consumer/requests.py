@@ -8,6 +8,7 @@ from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.records import tombstone
 from tidelog.coordinator.group.classic.shell import moment
 from tidelog.coordinator.group.classic.state import ClassicGroup
+from tidelog.coordinator.group.consumer.assigning import target_decided
 from tidelog.coordinator.group.consumer.checking import check_request
 from tidelog.coordinator.group.consumer.conversion import upgrade
 from tidelog.coordinator.group.consumer.handover import retire
@@ -17,6 +18,7 @@ from tidelog.coordinator.group.consumer.membership import Caller
 from tidelog.coordinator.group.consumer.progress import Scene
 from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup
+from tidelog.coordinator.group.consumer.topics import hash_topics, names_of
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.coordinator.group.state import GroupsState
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
+
+TOPICS_AT_ONCE = 500
+"""Topics of a group whose hashes are computed when they are needed: some milliseconds."""
 
 
 def beat(
@@ -63,10 +69,30 @@ def beat(
     promise = shard.submit(decide)
     if promise.error is None and scene is not None and made is not None:
         looked_at(live, scene, compared=made.compared, resolved=made.resolved)
+        target_decided(coordinator, shard, group_id, live, wanted=made.wants_target)
         if classic is not None:
             _take_over(coordinator, shard, live, classic)
         heard_of(coordinator, shard, group_id, live, made.member, scene.terms.session_timeout_ms, moved=made.moved)
     return promise
+
+
+def prepared(coordinator: GroupCoordinator, group_id: str) -> Steps[None] | None:
+    """What is to be done before the next heartbeat of a group is decided, where that takes long."""
+    try:
+        shard = coordinator.shard_of(group_id)
+    except KafkaError:
+        return None  # the heartbeat itself says why
+    image, live = coordinator.metadata.image, shard.live.consumer.get(group_id)
+    if live is None or (live.topics is image.topics and live.brokers is image.brokers):
+        return None
+    group = shard.machine.newest.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup) or _names(group) <= TOPICS_AT_ONCE:
+        return None
+    return hash_topics(group.subscriptions, group.resolved, image)
+
+
+def _names(group: ConsumerGroup) -> int:
+    return sum(len(names_of(subscription, group.resolved)) for subscription in group.subscriptions)
 
 
 def _open(

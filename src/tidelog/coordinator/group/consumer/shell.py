@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.group import GROUP_RESOURCE
 from tidelog.coordinator.group.classic.member import some
+from tidelog.coordinator.group.consumer.assigning import computes_us
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
@@ -51,6 +52,7 @@ def scene_of(
         now_ms,
         compare_topics=live.topics is not image.topics or live.brokers is not image.brokers,
         refresh_regexes=group is not None and _regexes_are_due(live, group, image, terms, now_ms),
+        computes_us=computes_us(live),
     )
 
 
@@ -71,9 +73,9 @@ def _regexes_are_due(
     if any(regex not in group.resolved for regex in group.regexes()):
         return True
     last_ms = live.regexes_ms or max(found.timestamp_ms for found in group.resolved.values())
-    if now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
+    if 0 <= now_ms - last_ms <= REGEX_REFRESH_MIN_MS:
         return False
-    return live.regexes_topics is not image.topics or now_ms > last_ms + terms.regex_refresh_interval_ms
+    return live.regexes_topics is not image.topics or not 0 <= now_ms - last_ms <= terms.regex_refresh_interval_ms
 
 
 def looked_at(live: LiveConsumerGroup, scene: Scene, *, compared: bool, resolved: bool) -> None:

@@ -1,6 +1,7 @@
 """The target assignment: computed when the group epoch is ahead of it, at most once in an interval.
 
-Only what changed is written: a record for each member whose part is another one now, then the epoch.
+Only what changed is written: a record for each member whose part is another one now, then the epoch. A small one is
+computed by the decision that finds it due, a large one in steps (`assigning.py`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from tidelog.coordinator.group.consumer.assignors import ASSIGNORS
 from tidelog.coordinator.group.consumer.assignors.spec import Candidate
 from tidelog.coordinator.group.consumer.entries import target_entry, target_epoch_entry
 from tidelog.coordinator.group.consumer.state import NOTHING, ConsumerGroup, Member, Partitions, Resolved, Subscription
-from tidelog.coordinator.group.consumer.topics import ids_of
+from tidelog.coordinator.group.consumer.topics import ids_of, names_of
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import ClusterImage
 
 
@@ -20,12 +22,17 @@ class Target(NamedTuple):
 
     epoch: int
     partitions: Partitions
+    is_due: bool = False
+    """Whether another one is to be computed."""
 
 
 def is_due(group: ConsumerGroup, interval_ms: int, now_ms: int) -> bool:
-    """Whether a target may be computed now: the last is old enough, or there is none, or there is no interval."""
+    """Whether a target may be computed now: the last is old enough, or there is none, or there is no interval.
+
+    One from the future says that the clock was set back, here or by a restart: how old it is isn't known.
+    """
     last_ms = group.target_timestamp_ms
-    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+    return last_ms == 0 or not 0 <= now_ms - last_ms < interval_ms
 
 
 def preferred_assignor(members: Mapping[str, Member], default: str) -> str:
@@ -39,6 +46,22 @@ def preferred_assignor(members: Mapping[str, Member], default: str) -> str:
     return min(counts, key=lambda name: (-counts[name], name))
 
 
+def microseconds(
+    subscriptions: Mapping[Subscription, int], resolved: Mapping[str, Resolved], image: ClusterImage
+) -> int:
+    """About how long it takes to compute and write the target of a group with so many members of each subscription."""
+    topics: set[str] = set()
+    pairs = 0
+    for subscription, members in subscriptions.items():
+        names = names_of(subscription, resolved)
+        topics.update(names)
+        pairs += members * len(names)
+    found = [image.topics[name] for name in topics if name in image.topics]
+    partitions = sum(len(topic.partitions) for topic in found)
+    alike = len(subscriptions) == 1
+    return sum(subscriptions.values()) * 20 + partitions + len(found) * 10 + (0 if alike else pairs)
+
+
 def compute_target(
     group: ConsumerGroup,
     epoch: int,
@@ -48,7 +71,7 @@ def compute_target(
     assignor: str,
     image: ClusterImage,
     now_ms: int,
-) -> tuple[list[Entry], dict[str, Partitions]]:
+) -> Steps[tuple[list[Entry], dict[str, Partitions]]]:
     """The records of the target for `epoch`, and the target itself.
 
     `members` are those of the group after this decision; `inherits` names, for a static member that came back under a
@@ -63,13 +86,14 @@ def compute_target(
             topics = topics_of[member.subscription] = tuple(sorted(ids_of(member.subscription, resolved, image)))
         before = group.target.get(inherits.get(member_id, member_id), NOTHING)
         candidates.append(Candidate(member_id, member.instance_id, topics, before))
+        yield
     counts = {topic: len(image.topics_by_id[topic].partitions) for topics in topics_of.values() for topic in topics}
     assign = ASSIGNORS.get(assignor) or ASSIGNORS["uniform"]
-    target = assign(candidates, counts)
-    entries = [
-        target_entry(group.id, member_id, partitions)
-        for member_id, partitions in target.items()
-        if group.target.get(member_id) != partitions
-    ]
+    target = yield from assign(candidates, counts)
+    entries: list[Entry] = []
+    for member_id, partitions in target.items():
+        if group.target.get(member_id) != partitions:
+            entries.append(target_entry(group.id, member_id, partitions))
+        yield
     entries.append(target_epoch_entry(group.id, epoch, now_ms))
     return entries, target

@@ -1,19 +1,20 @@
 """The topics of a consumer group: what subscriptions name, as ids, and the hash by which a change is noticed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from struct import pack
 
 from tidelog.coordinator.group.consumer.state import Resolved, Subscription
 from tidelog.coordinator.group.consumer.xxh3 import xxh3_64
+from tidelog.env.slices import Steps
 from tidelog.metadata.image import ClusterImage, TopicImage
 
 _HASH_VERSION = b"\0"
-_HASHES_MAX = 32_768
+_HASHES_MAX = 131_072
 """Topics whose hash is remembered; of those beyond, it is computed again whenever topics change."""
 
 
-def names_of(subscription: Subscription, resolved: Mapping[str, Resolved]) -> Iterable[str]:
+def names_of(subscription: Subscription, resolved: Mapping[str, Resolved]) -> Collection[str]:
     """The topics that it names; an expression that wasn't resolved names none."""
     found = resolved.get(subscription.regex) if subscription.regex else None
     if found is None:
@@ -34,6 +35,21 @@ def group_hash(subscriptions: Iterable[Subscription], resolved: Mapping[str, Res
         names.update(names_of(subscription, resolved))
     found = [_topic_hash(image.topics[name], image) for name in sorted(names & image.topics.keys())]
     return _signed(xxh3_64(pack(f"<{len(found)}q", *found))) if found else 0
+
+
+def hash_topics(
+    subscriptions: Iterable[Subscription], resolved: Mapping[str, Resolved], image: ClusterImage
+) -> Steps[None]:
+    """Ahead of `group_hash`: what is remembered by it costs that a tenth."""
+    names: set[str] = set()
+    for subscription in subscriptions:
+        names.update(names_of(subscription, resolved))
+        yield
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is not None:
+            _topic_hash(topic, image)
+        yield
 
 
 def _topic_hash(topic: TopicImage, image: ClusterImage) -> int:

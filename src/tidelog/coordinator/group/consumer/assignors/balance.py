@@ -12,29 +12,37 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from tidelog.coordinator.group.consumer.assignors.spec import Candidate
 from tidelog.coordinator.group.consumer.state import Partitions
+from tidelog.env.slices import Steps
 
 ROUNDS_MAX = 16
 _NOBODY = -1
 
 
-def assign_mixed(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+def assign_mixed(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> Steps[dict[str, Partitions]]:
     subscribers: dict[bytes, list[int]] = {}
     for index, member in enumerate(members):
         for topic in member.topics:
             subscribers.setdefault(topic, []).append(index)
+        yield
     owners = {topic: [_NOBODY] * counts[topic] for topic in subscribers}
-    loads = [_keep(index, member, owners) for index, member in enumerate(members)]
+    yield
+    loads: list[int] = []
+    for index, member in enumerate(members):
+        loads.append(_keep(index, member, owners))
+        yield
     order = sorted(owners, key=lambda topic: (-counts[topic] / len(subscribers[topic]), len(subscribers[topic]), topic))
     for topic in order:
         _fill(owners[topic], subscribers[topic], loads)
+        yield
     shared = [topic for topic in order if len(subscribers[topic]) > 1]
     for _ in range(ROUNDS_MAX):
         moved = 0
         for topic in shared:
             moved += _level(owners[topic], subscribers[topic], loads)
+            yield
         if not moved:
             break
-    return _gathered(members, owners)
+    return (yield from _gathered(members, owners))
 
 
 def _keep(index: int, member: Candidate, owners: dict[bytes, list[int]]) -> int:
@@ -95,13 +103,15 @@ def _level(owned: list[int], subscribers: list[int], loads: list[int]) -> int:
     return moved
 
 
-def _gathered(members: Sequence[Candidate], owners: dict[bytes, list[int]]) -> dict[str, Partitions]:
+def _gathered(members: Sequence[Candidate], owners: dict[bytes, list[int]]) -> Steps[dict[str, Partitions]]:
     found: list[dict[bytes, list[int]]] = [{} for _ in members]
     for topic, owned in owners.items():
         for partition, index in enumerate(owned):
             found[index].setdefault(topic, []).append(partition)
+        yield
     assigned: dict[str, Partitions] = {}
     for member, held in zip(members, found, strict=True):
         after = {topic: tuple(partitions) for topic, partitions in held.items()}
         assigned[member.id] = member.before if after == member.before else after
+        yield
     return assigned

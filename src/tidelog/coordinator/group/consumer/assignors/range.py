@@ -9,27 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.coordinator.group.consumer.assignors.spec import Candidate, alike
 from tidelog.coordinator.group.consumer.state import Partitions
+from tidelog.env.slices import Steps
 
 
-def assign_range(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+def assign_range(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> Steps[dict[str, Partitions]]:
     if not members:
         return {}
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.id))
     found: list[dict[bytes, tuple[int, ...]]] = [{} for _ in ordered]
-    for topic, subscribers in _subscribers(ordered):
+    for topic, subscribers in (yield from _subscribers(ordered)):
+        yield
         least, more = divmod(counts[topic], len(subscribers))
         start = 0
         for place in range(len(subscribers) if least else more):
             end = start + least + (place < more)
             found[subscribers[place]][topic] = tuple(range(start, end))
             start = end
-    return {
-        member.id: member.before if after == member.before else after
-        for member, after in zip(ordered, found, strict=True)
-    }
+    assigned: dict[str, Partitions] = {}
+    for member, after in zip(ordered, found, strict=True):
+        assigned[member.id] = member.before if after == member.before else after
+        yield
+    return assigned
 
 
-def _subscribers(ordered: list[Candidate]) -> Iterable[tuple[bytes, Sequence[int]]]:
+def _subscribers(ordered: list[Candidate]) -> Steps[Iterable[tuple[bytes, Sequence[int]]]]:
     """Each topic with the places of its subscribers."""
     if alike(ordered):
         everyone = range(len(ordered))
@@ -38,4 +41,5 @@ def _subscribers(ordered: list[Candidate]) -> Iterable[tuple[bytes, Sequence[int
     for place, member in enumerate(ordered):
         for topic in member.topics:
             subscribers.setdefault(topic, []).append(place)
+        yield
     return subscribers.items()

@@ -10,21 +10,23 @@ from heapq import heapify, heappop, heapreplace
 from tidelog.coordinator.group.consumer.assignors.balance import assign_mixed
 from tidelog.coordinator.group.consumer.assignors.spec import Candidate, alike
 from tidelog.coordinator.group.consumer.state import Partitions, TopicPartition
+from tidelog.env.slices import Steps
 
 
-def assign_uniform(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+def assign_uniform(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> Steps[dict[str, Partitions]]:
     if not members:
         return {}
-    return _assign_alike(members, counts) if alike(members) else assign_mixed(members, counts)
+    return (yield from (_assign_alike if alike(members) else assign_mixed)(members, counts))
 
 
-def _assign_alike(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> dict[str, Partitions]:
+def _assign_alike(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> Steps[dict[str, Partitions]]:
     topics = members[0].topics
     free = {topic: bytearray(b"\1") * counts[topic] for topic in topics}
     least, more = divmod(sum(counts[topic] for topic in topics), len(members))
     assigned: dict[str, Partitions] = {}
     hungry: list[tuple[Candidate, dict[bytes, list[int]], int]] = []
     for member in members:
+        yield
         held, size = _kept(member.before, free)
         if size > least and more:
             quota = least + 1
@@ -39,6 +41,7 @@ def _assign_alike(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> 
         assigned[member.id] = _fixed(member.before, held)
     spare = _spare(free, topics)
     for member, held, missing in hungry:
+        yield
         if more:
             missing += 1
             more -= 1

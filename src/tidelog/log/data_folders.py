@@ -1,0 +1,111 @@
+"""The data folders of a store: what a start finds in them, which of them were left clean, and where a new log goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from posixpath import dirname
+from typing import TYPE_CHECKING
+
+from tidelog.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT
+from tidelog.log.found import FoundFolders
+from tidelog.log.names import DELETE_FOLDER, METADATA_TOPIC, partition_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidelog.env.disk import Disk
+    from tidelog.log.points import Key, Points
+    from tidelog.log.renames import Remove
+
+
+class DataFolders:
+    """`found` are the partitions on disk that nobody asked for yet."""
+
+    def __init__(self, disk: Disk, points: Mapping[str, Points], remove: Remove, report: Callable[[str], None]) -> None:
+        self._disk = disk
+        self._points = points
+        self._remove = remove
+        self._report = report
+        self.found = FoundFolders()
+        self._clean: dict[str, bool] = {}
+        self.admitted: set[str] = set()
+        self._counts: Counter[str] = Counter(dict.fromkeys(points, 0))
+        self._gone: dict[Key, str] = {}
+
+    def look(self) -> int | None:
+        """Read the checkpoints and list what is there: nothing is written, since a folder may not be what it should be.
+
+        The broker epoch in the mark of a clean stop; None: the last stop was another.
+        """
+        broker_epoch: int | None = None
+        for root, points in self._points.items():
+            self._disk.make_folders(root)
+            points.load()
+            epoch = points.clean_epoch()
+            self._clean[root] = epoch is not None and not points.lost
+            if epoch is not None:
+                broker_epoch = epoch
+            self._counts[root] = self.found.look(self._disk, root)
+        self._look_for_gone()
+        return broker_epoch
+
+    def _look_for_gone(self) -> None:
+        """Partitions that had records at the last stop and have no folder now: somebody removed it.
+
+        After a crash the checkpoints may still name a deleted topic's: then it is only told.
+        """
+        for root, points in self._points.items():
+            for key, offset in points.recovery.offsets.items():
+                if offset > 0 and key not in self.found and key[0] != METADATA_TOPIC:
+                    folder = f"{root}/{partition_folder(*key)}"
+                    if self._clean[root]:
+                        self._gone[key] = (
+                            f"{folder} is not there, but held records up to offset {offset} at the last stop"
+                        )
+                    else:
+                        self._report(
+                            f"{folder} is not there, but {RECOVERY_POINT} has offset {offset} for it: unless its topic "
+                            "was deleted right before the crash, somebody removed it, and it begins anew at offset 0"
+                        )
+
+    def admit(self, root: str) -> None:
+        """The folder is the broker's: from now on it is written to."""
+        if root in self.admitted:
+            return
+        self.admitted.add(root)
+        with suppress(PermissionError):  # its parent may be someone else's, who then made it long ago
+            self._disk.sync_folder(dirname(root) or "/")
+        with suppress(FileNotFoundError):
+            self._disk.remove(f"{root}/{CLEAN_SHUTDOWN}")
+        self._disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
+        for name in self._disk.list_folder(root):
+            if name.endswith(DELETE_FOLDER):
+                self._remove(f"{root}/{name}", 0, folder=True)
+        self._points[root].begin([key for key in self.found if root in self.found.all_of(key)])
+
+    def is_clean(self, root: str) -> bool:
+        return self._clean[root]
+
+    @property
+    def all_clean(self) -> bool:
+        return all(self._clean.values())
+
+    # -- new logs, and those that go
+
+    def emptiest(self) -> str:
+        """The one with the fewest logs."""
+        return min(self._points, key=lambda root: self._counts[root])
+
+    def placed(self, root: str) -> None:
+        """A new log is in this one."""
+        self._counts[root] += 1
+
+    def left(self, root: str, key: Key) -> None:
+        """A log is in this one no more."""
+        self._counts[root] -= 1
+        self._gone.pop(key, None)
+
+    def gone(self, key: Key) -> str | None:
+        """Why a log that isn't on disk can't be a new one; None: it can."""
+        return self._gone.get(key)

@@ -1,0 +1,203 @@
+"""Learning a segment from its batches: its size, its indexes and timestamps, and where its offsets end.
+
+An index is only ever a shortcut: what of it can be trusted is taken over, the rest is built again from the segment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.log.index import BuiltIndex, OffsetIndex, SealedIndexes, TimeIndex
+from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX
+from tidelog.log.scan import BadBatch, batches, locate
+from tidelog.log.segment import NEVER, Segment
+from tidelog.log.unreadable import UNREADABLE
+from tidelog.wire.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD
+
+if TYPE_CHECKING:
+    from tidelog.env.disk import Disk
+    from tidelog.log.stored import StoredLog
+
+
+def open_last(log: StoredLog) -> Segment:
+    """Open the last segment for writing and reading. After a clean stop it ends where the checkpoint said."""
+    segment = log._segments[-1]
+    next_offset = scan(log, segment, NEVER, check=False)
+    if log.log_end >= 0 and next_offset != log.log_end:
+        reason = f"the segment ends at offset {next_offset}, but after the last stop it was {log.log_end}"
+        raise BadBatch(segment.stem + LOG, segment.size, reason)
+    log.log_end = next_offset
+    log._become_last(segment)
+    return segment
+
+
+def scan(
+    log: StoredLog,
+    segment: Segment,
+    trusted: int,
+    *,
+    check: bool,
+    found_epochs: list[tuple[int, int]] | None = None,
+) -> int:
+    """Go through the segment from its last index entry below offset `trusted`; the offset behind it.
+
+    Fills in size, indexes and timestamps, and adds (leader epoch, offset) where a new epoch begins. Where BadBatch is
+    raised they stand for what came before it.
+    """
+    disk = log._around.disk
+    file = log.reader_of(segment)
+    end = file.size()
+    start, next_offset = _trusted_indexes(disk, segment, trusted, end)
+    segment.size = start
+    segment.index_next = start + log.config.index_interval_bytes
+    segment.first_timestamp = _first_timestamp(log, segment) if end >= HEADER_BYTES else None
+    interval, index_bytes = log.config.index_interval_bytes, log.config.segment_index_bytes
+    limit, index_next, newest = segment.offset_limit, segment.index_next, segment.max_timestamp
+    epoch = found_epochs[-1][0] if found_epochs else -1
+    count = 0
+    for pos, fields in batches(file, start, end, check=check):
+        base, length, leader_epoch, _, _, _, delta, _, max_timestamp, _, _, _, _ = fields
+        last_offset = base + delta
+        if base < next_offset or delta < 0 or last_offset > limit:
+            raise BadBatch(file.path, pos, f"a batch of offsets {base} to {last_offset}, but {next_offset} comes next")
+        if max_timestamp > newest:
+            newest = segment.max_timestamp = max_timestamp
+            segment.max_timestamp_offset = last_offset
+        if pos > index_next:
+            segment.add_entries(fields[0], last_offset, pos, index_bytes)
+            index_next = segment.index_next = pos + interval
+        if leader_epoch > epoch and found_epochs is not None:
+            epoch = leader_epoch
+            found_epochs.append((epoch, base))
+        next_offset = last_offset + 1
+        segment.size = pos + length + LOG_OVERHEAD
+        count += 1
+    log.batches += count
+    return next_offset
+
+
+def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int) -> tuple[int, int]:
+    """Load the indexes below offset `trusted`. (position, least offset) of the batch from which to read on."""
+    offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    segment.offsets, segment.times, segment.sealed = offsets, times, None
+    segment.indexed = False
+    segment.max_timestamp, segment.max_timestamp_offset = -1, segment.base
+    try:
+        sound = offsets.load(disk.read_whole(segment.stem + OFFSET_INDEX), log_bytes)
+        sound = times.load(disk.read_whole(segment.stem + TIME_INDEX)) and sound
+    except FileNotFoundError:
+        sound = False
+    if trusted < NEVER:
+        offsets.truncate(trusted)  # the batch that begins there may be torn
+    if sound and offsets:
+        indexed, position = segment.base + offsets.offsets[-1], offsets.positions[-1]
+        header = disk.open(segment.stem + LOG).read(position, HEADER_BYTES)
+        if len(header) == HEADER_BYTES:
+            fields = HEADER.unpack(header)
+            if fields[0] + fields[6] == indexed and fields[0] > segment.base:
+                times.truncate(indexed + 1)
+                if times.last[0] >= fields[8]:  # else it lacks entries
+                    segment.max_timestamp, segment.max_timestamp_offset = times.last
+                    return position, fields[0]
+    segment.offsets, segment.times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    return 0, segment.base
+
+
+def _first_timestamp(log: StoredLog, segment: Segment) -> int:
+    return HEADER.unpack(log.reader_of(segment).read(0, HEADER_BYTES))[8]
+
+
+def next_offset_of(log: StoredLog, segment: Segment) -> int:
+    """The offset behind the sound part of a segment whose scan stopped at `segment.size`."""
+    assert segment.offsets is not None
+    next_offset = segment.base
+    start = segment.offsets.lookup(NEVER)
+    for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
+        next_offset = fields[0] + fields[6] + 1
+    return next_offset
+
+
+def end_of_batches(log: StoredLog, segment: Segment, offset: int) -> int:
+    """The offset behind the segment's last batch that ends below `offset`; its base where none does."""
+    next_offset = segment.base
+    start = log.indexes(segment).lookup(offset - 1)
+    for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
+        if fields[0] + fields[6] >= offset:
+            break
+        next_offset = fields[0] + fields[6] + 1
+    return next_offset
+
+
+def fits(log: StoredLog, segment: Segment, sealed: SealedIndexes) -> bool:
+    """Whether the indexes of a sealed segment are this segment's, up to its end: a look at its last batches.
+
+    A kill right after it was sealed leaves a time index without its last entry, others were never made durable. Where
+    the disk doesn't give these batches back, the indexes are taken as they are: they lead to all the others.
+    """
+    file, end = log.reader_of(segment), segment.measure(log._around.disk)
+    try:
+        start, newest, newest_offset = sealed.lookup(NEVER), *sealed.last_time
+        for pos, fields in batches(file, start, end, check=False):
+            if fields[8] > newest or (pos == start > 0 and fields[0] + fields[6] != sealed.last_offset):
+                return False
+        if newest < 0:
+            return True
+        found = locate(file, sealed.lookup(newest_offset - 1), end, newest_offset)
+        return found is not None and HEADER.unpack(file.read(found[0], HEADER_BYTES))[8] == newest
+    except BadBatch:
+        return False
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        return error.filename == file.path
+
+
+def rebuild_sealed(log: StoredLog, segment: Segment, next_base: int) -> SealedIndexes:
+    """Build the indexes of a sealed segment again. Raises BadBatch where the segment itself is damaged."""
+    disk, file = log._around.disk, log.reader_of(segment)
+    log._around.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
+    offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
+    next_offset = segment.base
+    index_next, newest, newest_offset = log.config.index_interval_bytes, -1, segment.base
+    for pos, fields in batches(file, 0, segment.measure(disk), check=False):
+        last_offset = fields[0] + fields[6]
+        if not segment.base <= last_offset < next_base:
+            raise BadBatch(file.path, pos, f"offset {last_offset} is not of this segment")
+        next_offset = last_offset + 1
+        if fields[8] > newest:
+            newest, newest_offset = fields[8], last_offset
+        if pos > index_next:
+            offsets.add(fields[0], last_offset, pos)
+            times.add(newest, newest_offset)
+            index_next = pos + log.config.index_interval_bytes
+    if next_offset != next_base and not _may_have_gaps(log, segment) and next_base < NEVER:
+        raise BadBatch(
+            file.path, segment.size, f"it ends at offset {next_offset}, but the next one begins at {next_base}"
+        )
+    times.add(newest, newest_offset)
+    contents = {OFFSET_INDEX: offsets.unsaved()[1], TIME_INDEX: times.unsaved()[1]}
+    log._around.index_files.save(log, segment, contents)
+    return SealedIndexes(segment.base, *map(BuiltIndex, contents.values()))
+
+
+def tell_of_gap(log: StoredLog, segment: Segment, next_base: int) -> None:
+    """Say so where a sealed segment ends before the next one begins: a file in between is gone, or was compacted."""
+    next_offset = segment.base
+    start = log.indexes(segment).lookup(NEVER)
+    try:
+        for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
+            next_offset = fields[0] + fields[6] + 1
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        return  # whoever asks for what is there is told
+    if next_offset < next_base and not _may_have_gaps(log, segment):
+        log._around.report(
+            f"{log.place}: offsets {next_offset} to {next_base - 1} are missing between its segments. Unless the topic "
+            f"was compacted, a file was lost: stop the broker and restore {log.folder} if you can"
+        )
+
+
+def _may_have_gaps(log: StoredLog, segment: Segment) -> bool:
+    """Whether the segment was compacted, or may have been: the topic's policy may have changed since."""
+    return log.config.compacts or segment.base < log._around.clean_end(log)

@@ -1,0 +1,75 @@
+"""Looks into batches: how much of that a turn of the loop has time for, and what is done aside instead.
+
+Aside they are looked into one after the other, within a bound of memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.env.aside import AsideError
+from tidelog.env.promise import Promise
+from tidelog.log.record_check import ON_THE_LOOP, Budget
+from tidelog.log.validate import Admitted, Unlooked
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.env import Aside, Clock, Loop
+
+RECORD_CHECK = "tidelog.log.record_check"
+WAITING_BYTES_MAX = 256 * 1024 * 1024
+"""Of all batches that wait for their look; a connection has one request of them. Who comes later tries again."""
+
+TURN_S = 0.005
+"""Of a turn of the loop, for all looks in it; what comes later in the turn is looked into aside."""
+NONE_AT_ONCE = Budget(0, 0, 0, 0, 0)
+
+T = TypeVar("T")
+
+log = logging.getLogger("tidelog.log")
+
+
+class Looks:
+    """`budget` is what one look may take on the loop."""
+
+    __slots__ = ("_aside", "_loop", "_monotonic", "_spent_s", "_turn", "budget", "waiting_bytes")
+
+    def __init__(self, aside: Aside, loop: Loop, clock: Clock, budget: Budget = ON_THE_LOOP) -> None:
+        self._aside = aside
+        self._loop = loop
+        self._monotonic = clock.monotonic
+        self._turn = -1
+        self._spent_s = 0.0
+        self.budget = budget
+        self.waiting_bytes = 0
+
+    def at_once(self, look: Callable[[Budget], T]) -> T:
+        """Do what takes a look, with what this turn of the loop has left for it: a client may send a thousand small
+        batches at once, or one for each of a thousand partitions."""
+        if self._turn != self._loop.turns:
+            self._turn, self._spent_s = self._loop.turns, 0.0
+        began = self._monotonic()
+        try:
+            return look(self.budget if self._spent_s < TURN_S else NONE_AT_ONCE)
+        finally:
+            self._spent_s += self._monotonic() - began
+
+    def look(self, unlooked: Unlooked) -> Promise[Admitted]:
+        """What is to be appended; fails with KafkaError."""
+        size = len(unlooked.question)
+        if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
+            return Promise[Admitted].failed(
+                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait to be looked into: try again")
+            )
+        self.waiting_bytes += size
+
+        def looked(done: Promise[bytearray]) -> Admitted:
+            self.waiting_bytes -= size
+            if isinstance(done.error, AsideError):
+                log.warning("a record batch of %d bytes could not be looked into: %s", size, done.error)
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch could not be looked into: try again")
+            return unlooked.settle(done.result())
+
+        return self._aside.ask(RECORD_CHECK, unlooked.question).then(looked)

@@ -1,0 +1,205 @@
+"""Opening logs that are on disk: each by a thread, which shares nothing with the loop, a few beside each other.
+
+A log that is being opened isn't there for anybody: whoever needs it waits. What recovery found out becomes a `Log` on
+the loop, with the settings that the topic has by then.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.env.promise import Promise
+from tidelog.log import checkpoints, recovery
+from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
+from tidelog.log.commit import TOO_MANY_FILES
+from tidelog.log.files import OpenFiles
+from tidelog.log.index_files import IndexFiles
+from tidelog.log.names import METADATA_TOPIC, partition_folder
+from tidelog.log.recoveries import Cut
+from tidelog.log.stored import StoredLog
+from tidelog.wire.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env.clock import Clock
+    from tidelog.env.disk import Disk
+    from tidelog.env.loop import Loop
+    from tidelog.log.points import Key
+    from tidelog.log.segment import Segment
+
+FILES_MAX = 16
+"""Files that a log holds open while it is opened."""
+TOGETHER_MAX = 2
+"""Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
+interpreter from the loop, and group commits must find threads too."""
+
+
+class Place(NamedTuple):
+    """A partition's folder, and what the checkpoints of its data folder say of it.
+
+    `clean`: after a clean stop. `lost`: no recovery point of the log is known. `durable`: something in the folder may
+    have been made durable once.
+    """
+
+    root: str
+    topic: str
+    partition: int
+    clean: bool
+    lost: bool
+    recovery_point: int | None
+    log_start: int
+    clean_end: int
+    durable: bool
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+    @property
+    def folder(self) -> str:
+        return f"{self.root}/{partition_folder(self.topic, self.partition)}"
+
+
+class Opening:
+    """One log on its way: `run` may be called by any thread. What is around the log meanwhile is this.
+
+    `reports` are for the operator, `leftovers` for removal (with the delay in milliseconds), also where `run` fails.
+    `cut` is what recovery took off it, `seconds` how long it took.
+    `deleted`, on the loop: the topic was deleted meanwhile. `settled`: the log is in its place.
+    """
+
+    def __init__(
+        self, disk: Disk, clock: Clock, expiration_ms: int, place: Place, topic_id: bytes, config: TopicConfig
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.producer_expiration_ms = expiration_ms
+        self.files = OpenFiles(disk, FILES_MAX)
+        self.index_files = IndexFiles(disk)
+        self.place = place
+        self.topic_id = topic_id
+        self.config = config
+        self.reports: list[str] = []
+        self.leftovers: list[tuple[str, int]] = []
+        self.cut: Cut | None = None
+        self.seconds = 0.0
+        self.start_moved = False
+        self.deleted = False
+        self.settled: Promise[None] = Promise()
+
+    def run(self) -> StoredLog | None:
+        """The log as its files have it; None where the folder is another topic's.
+
+        Raises OSError, and BadBatch for damage below the recovery point.
+        """
+        began = self.clock.monotonic()
+        try:
+            return self._run()
+        finally:
+            self.seconds = self.clock.monotonic() - began
+
+    def _run(self) -> StoredLog | None:
+        if belongs_to_another(self.disk, self.place, self.topic_id, self.reports):
+            return None
+        root, topic, partition = self.place[:3]
+        log = StoredLog(self, root, topic, partition, self.topic_id, self.config)
+        recovery.load(self, log, self.place)
+        recovery.name_topic(log)
+        for segment in log.segments:
+            self.files.forget(segment)
+        return log
+
+    def report(self, message: str) -> None:
+        self.reports.append(message)
+
+    def note_cut(self, log: StoredLog, offset: int, size: int, records: int = 0) -> None:
+        """So much went off the end of the log, from `offset` on."""
+        before = self.cut or Cut(log.place, offset, 0, 0)
+        self.cut = Cut(log.place, min(before.offset, offset), before.bytes + size, before.records + records)
+
+    def clean_end(self, log: StoredLog) -> int:
+        return self.place.clean_end
+
+    def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
+        """Its names are free at once; its files go later."""
+        self.files.forget(segment)
+        self.leftovers += [(path, delay_ms) for path in segment.set_aside(self.disk)]
+
+
+class Openings:
+    """The logs that are being opened, a few beside each other. `ended` puts a log in its place, on the loop."""
+
+    def __init__(self, loop: Loop, ended: Callable[[Opening, Promise[StoredLog | None]], Promise[None]]) -> None:
+        self._loop = loop
+        self._ended = ended
+        self._known: dict[Key, Opening] = {}
+        self._waiting: deque[Opening] = deque()
+        self._busy = 0
+        self._stopped = False
+
+    def get(self, key: Key) -> Opening | None:
+        return self._known.get(key)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
+    @property
+    def idle(self) -> bool:
+        return not self._busy
+
+    def begin(self, opening: Opening) -> None:
+        """Open it when its turn comes, in the order in which they were asked for."""
+        self._known[opening.place.key] = opening
+        self._waiting.append(opening)
+        self._next()
+
+    def stop(self) -> None:
+        """Begin no more."""
+        self._stopped = True
+
+    def _next(self) -> None:
+        while self._waiting and self._busy < TOGETHER_MAX and not self._stopped:
+            opening = self._waiting.popleft()
+            self._busy += 1
+            self._loop.run_blocking(opening.run).on_done(partial(self._opened, opening))
+
+    def _opened(self, opening: Opening, done: Promise[StoredLog | None]) -> None:
+        self._ended(opening, done).on_done(partial(self._settled, opening))
+
+    def _settled(self, opening: Opening, done: Promise[None]) -> None:
+        self._busy -= 1
+        del self._known[opening.place.key]
+        self._next()
+        if done.error is not None:
+            opening.settled.fail(done.error)
+        else:
+            opening.settled.resolve(None)
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether a log that couldn't be opened for this is worth another try: it is the process that lacks something.
+
+    EIO isn't among these: it may be a sync's, and the next one would tell of nothing, whatever was lost.
+    """
+    return isinstance(error, OSError) and error.errno in (*TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
+
+
+def belongs_to_another(disk: Disk, place: Place, topic_id: bytes, reports: list[str]) -> bool:
+    """Whether the folder names another topic than the one with this id."""
+    path = f"{place.folder}/{PARTITION_METADATA}"
+    try:
+        found = checkpoints.read_partition_metadata(disk, path)
+    except CheckpointError as error:
+        # A folder's first sync is that of this file too. What was never made durable may be an older topic's, if
+        # the power took its deletion back.
+        if place.topic != METADATA_TOPIC and not place.clean and not place.durable:
+            reports.append(f"{error}, and nothing in its folder was made durable")
+            return topic_id != ZERO_UUID
+        reports.append(f"{error}; taking the folder for the topic's own")
+        return False
+    return found is not None and topic_id != ZERO_UUID and found != topic_id

@@ -1,0 +1,38 @@
+"""What a connection asks of the server that accepted it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.server.answers import Answer, Late
+
+if TYPE_CHECKING:
+    from tidelog.env import Loop
+    from tidelog.server.buffers import Buffers
+    from tidelog.server.connection import Connection
+
+
+class Host(Protocol):
+    """What the connection asks of the server."""
+
+    loop: Loop
+    now: Callable[[], float]
+    buffers: Buffers
+    frame_bytes_max: int
+    requests_max: int
+    dispatch: Callable[[Connection, memoryview, int, int], Answer | Late]
+    dispatch_run: Callable[[memoryview, int, int], tuple[list[bytes], int] | None]
+    """The answers to several frames at the beginning of [start, end), and where they end; None: dispatch each."""
+
+    def may_handle(self) -> bool:
+        """Whether there is time for a request other than Produce and Fetch in this turn of the loop."""
+        ...
+
+    def spent(self, seconds: float) -> None:
+        """So much of this turn's time was spent on such a request."""
+        ...
+
+    def wait_for_buffers(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection, reason: str | None) -> None: ...
