@@ -92,3 +92,9 @@ def test_what_was_deleted_stays_deleted_and_nothing_else_does(history: History) 
     with pytest.raises(Violation, match="starts at 2, but nobody deleted beyond 1"):
         history.saw_start("t", 0, 2, 1)
     check_numbered("t-0", [b"p:3:", b"p:4:"], "p", once=True, whole=False)
+
+
+def test_what_was_on_its_way_on_a_lost_connection_may_come_late_and_still_in_order() -> None:
+    check_numbered("t-0", [b"p:0:", b"p:4:", b"p:1:", b"p:2:", b"p:5:"], "p", once=False, connections=[4])
+    with pytest.raises(Violation, match="record 1 of p behind its record 2"):
+        check_numbered("t-0", [b"p:4:", b"p:2:", b"p:1:"], "p", once=False, connections=[4])

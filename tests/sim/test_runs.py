@@ -3,18 +3,26 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
+from tidelog.apis.written import Written
+from tidelog.config.topic import TopicConfig
 from tidelog.env.disk import Disk
 from tidelog.log import commit, producers, recovery
+from tidelog.log.log import Log
 from tidelog.log.producers import Producers
+from tidelog.replica.partition import Partition
 from tidelog.sim.__main__ import main
 from tidelog.sim.checkers import Violation
 from tidelog.sim.scenario import Run
 
 POWER = (("power", 1.0),)
+FULL = (("full", 1.0),)
 SYNCS = (("sync", 3.0), ("kill", 1.0), ("power", 1.0))
+DEATHS = ("append", "truncate", "sync", "create")
+IO = (("read", 3.0), ("append", 1.0), *((f"death {at}", 1.0) for at in DEATHS))
 SEEDS = range(40)
 
 
@@ -48,8 +56,19 @@ def test_failed_syncs_break_no_promise(seed: int) -> None:
     assert Run(seed, SYNCS).go().acknowledged > 0
 
 
+@pytest.mark.parametrize("seed", [9, 34])
+def test_a_full_disk_breaks_no_promise(seed: int) -> None:
+    """Each of these did: what was behind a new producer's first batch, which found no room, was taken without it."""
+    assert Run(seed, FULL).go().acknowledged > 0
+
+
+def test_a_partition_that_takes_what_is_behind_a_failed_batch_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "expect_again", lambda *_: None)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in first_violation(Run, FULL)
+
+
 def test_a_start_that_only_syncs_what_a_failed_sync_left_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def only_sync(disk: Disk, path: str, start: int, *, durable: bool) -> bool:
+    def only_sync(disk: Disk, path: str, start: int) -> bool:
         disk.open(path).sync()
         return True
 
@@ -71,6 +90,11 @@ def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
 
 def test_another_seed_gives_another_run() -> None:
     assert Run(1).go().fingerprint != Run(2).go().fingerprint
+
+
+def test_an_end_that_is_told_before_what_was_written_is_shown_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Written, "note", lambda *_: None)
+    assert "says ListOffsets" in first_violation(Run, (("drop", 1.0),))
 
 
 def test_a_disk_that_lies_about_its_syncs_is_found_out() -> None:
@@ -96,7 +120,42 @@ def test_the_command_says_that_all_is_well(capsys: pytest.CaptureFixture[str]) -
     assert main(["--seed", "3"]) == 0
     assert "seed 3: " in capsys.readouterr().out
     assert main(["--seed", "3", "--seeds", "2"]) == 0
-    assert "seeds 3 to 4: every promise was kept" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "seeds 3 to 4: every promise was kept" in shown
+    assert "\nfaults: " in shown
+    assert "power loss " in shown, "each run ends with one"
+
+
+def test_settings_that_do_not_change_what_is_synced_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure = Log.configure
+
+    def configure_but_sync_as_before(log: Log, config: TopicConfig) -> None:
+        before = getattr(log, "_follows", None)
+        configure(log, config)
+        if before:
+            log._follows = before
+
+    monkeypatch.setattr(Log, "configure", configure_but_sync_as_before)
+    assert "swell-0" in first_violation(Run, POWER)
+
+
+def test_faults_of_reads_sends_and_appends_and_deaths_break_no_promise() -> None:
+    counted: Counter[str] = Counter()
+    for seed in range(3):
+        run = Run(seed, IO)
+        assert run.go().acknowledged > 0
+        assert run.switcher.switches > 0
+        counted += run.world.faults
+    assert counted["EIO on read"] > 0
+    assert sum(counted[f"death at {at}"] for at in DEATHS) > 0
+
+
+def test_faults_are_counted_where_they_happen() -> None:
+    run = Run(9, FULL)
+    run.go()
+    assert run.world.faults["no space"] > 0
+    assert run.world.faults["power loss"] == sum("the power is gone" in line for line in run.world.trace)
+    assert run.world.faults["failed sync"] == 0
 
 
 def test_the_command_says_what_broke_and_how_to_repeat_it(

@@ -5,25 +5,34 @@ from typing import Any
 import pytest
 
 from tidelog.apis.fetch.sessions import Session
-from tidelog.log import leftovers, retention
+from tidelog.controller.controller import MetadataError
+from tidelog.controller.record_log import RecordLog
+from tidelog.log import knowledge, leftovers, retention
 from tidelog.log.compaction import rewriting, walking
 from tidelog.log.compaction.rewriting import NOTHING, Kept, Rewriting
 from tidelog.log.compaction.source import Found
+from tidelog.log.deletion import Deletion
 from tidelog.log.log import Log
 from tidelog.log.names import CLEANED
 from tidelog.log.points import Points
+from tidelog.log.producer_snapshot import read_snapshot
+from tidelog.log.producers import Producers
 from tidelog.log.store import Store
+from tidelog.sim import workloads
 from tidelog.sim.again import AgainRun
+from tidelog.sim.changes import ChangesRun
 from tidelog.sim.checkers import Violation
 from tidelog.sim.compacted import CompactedRun
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.inode import FileNode
 from tidelog.sim.kept import KeptRun
 from tidelog.sim.scenarios import SCENARIOS, make, of_seed
+from tidelog.sim.workloads import IdempotentProducer
 
 POWER = (("power", 1.0),)
 KILL = (("kill", 1.0),)
 DROP = (("drop", 1.0),)
+RETENTION = (("retention bursts", 1.0),)
 
 
 def first_violation(
@@ -48,6 +57,33 @@ def test_every_promise_is_kept(run: type[CompactedRun | KeptRun | AgainRun], see
 @pytest.mark.parametrize("run", [CompactedRun, KeptRun, AgainRun])
 def test_the_same_seed_gives_the_same_run(run: type[CompactedRun | KeptRun | AgainRun]) -> None:
     assert run(7).go().trace == run(7).go().trace
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_changes_are_there_whole_or_not_at_all(seed: int) -> None:
+    assert ChangesRun(seed).go().acknowledged > 0
+
+
+def test_the_same_changes_come_from_the_same_seed() -> None:
+    assert ChangesRun(7).go().trace == ChangesRun(7).go().trace
+
+
+def test_a_large_change_that_is_left_open_on_a_full_disk_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decided afterwards would be a part of it."""
+    monkeypatch.setattr(RecordLog, "_try_to_abort", lambda self, *_: setattr(self, "_unfinished", None))
+    found = first_failure(200 // len(SCENARIOS))
+    told = ("are there in part", "within a metadata transaction", "was made and kept", "the settings are those of")
+    assert any(words in found for words in told), found
+
+
+def first_failure(seeds: int) -> str:
+    """What is wrong with the first run of changes that fails: a broken promise, or a broker that doesn't start."""
+    for seed in range(seeds):
+        try:
+            ChangesRun(seed).go()
+        except (Violation, MetadataError) as failure:
+            return str(failure)
+    return f"none in {seeds} seeds"
 
 
 def test_each_seed_has_its_scenario() -> None:
@@ -100,15 +136,46 @@ def test_a_swap_that_a_crash_undoes_is_found_out(monkeypatch: pytest.MonkeyPatch
 def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     too_old = retention._too_old
 
-    def greedy(log: Log, retention_ms: int, now_ms: int) -> int:
-        return too_old(log, retention_ms * 2 // 3, now_ms)
+    def greedy(log: Log, first: int, most: int, retention_ms: int, now_ms: int) -> int:
+        return too_old(log, first, most, retention_ms * 2 // 3, now_ms)
 
     monkeypatch.setattr(retention, "_too_old", greedy)
     assert "let go of offset" in first_violation(KeptRun, DROP)
     monkeypatch.setattr(retention, "_too_old", too_old)
     too_large = retention._too_large
-    monkeypatch.setattr(retention, "_too_large", lambda log, limit: too_large(log, limit // 4))
+    monkeypatch.setattr(
+        retention, "_too_large", lambda log, first, most, limit: too_large(log, first, most, limit // 4)
+    )
     assert "was let go of down to" in first_violation(KeptRun, DROP)
+
+
+@pytest.fixture
+def hasty_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments go at once, and the snapshot before them is what a start after a kill believes."""
+    monkeypatch.setattr(Deletion, "begin", lambda _, log, start, now_ms: log.delete_segments(start))
+    monkeypatch.setattr(knowledge, "_restore", restore_any)
+
+
+@pytest.mark.usefixtures("hasty_retention")
+def test_producers_that_are_older_than_their_batches_are_found_out() -> None:
+    """By what they are told, or by a transaction of theirs that nobody ends."""
+    found = first_violation(KeptRun, RETENTION)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in found or "the last stable offset to come to the end" in found
+
+
+@pytest.mark.usefixtures("hasty_retention")
+def test_transactions_whose_markers_went_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workloads, "FATAL", ())
+    monkeypatch.setattr(IdempotentProducer, "done", True)
+    assert "the last stable offset to come to the end" in first_violation(KeptRun, RETENTION)
+
+
+def restore_any(log: Log, producers: Producers) -> int:
+    """A snapshot that ends before the first segment is trusted, too."""
+    if not log._snapshots:
+        return log.segments[0].base
+    producers.restore(read_snapshot(log._around.disk, log.snapshot_path(log._snapshots[-1])), log._snapshots[-1])
+    return log._snapshots[-1]
 
 
 def test_a_fetch_session_that_keeps_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +187,7 @@ def test_a_fetch_session_that_keeps_silent_is_found_out(monkeypatch: pytest.Monk
 
 
 def test_offsets_of_a_deleted_topic_that_count_for_the_next_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Points, "claim", lambda *_: None)
+    monkeypatch.setattr(Points, "hold", lambda *_: False)
     monkeypatch.setattr(Points, "drop", lambda *_: None)
     assert "none" not in first_violation(AgainRun, KILL)
 

@@ -4,13 +4,17 @@ from typing import Any
 
 import pytest
 
+from tidelog.apis import joining
+from tidelog.apis.staged import Staged
 from tidelog.coordinator.group import fold as group_fold
 from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.state import Transaction, TransactionsState
+from tidelog.env.promise import Promise
 from tidelog.log.producers import Producers
 from tidelog.sim.checkers import Violation
 from tidelog.sim.transactions import TransactionsRun
+from tidelog.wire.errors import KafkaError
 
 QUIET = (("drop", 1.0), ("kill", 1.0))
 
@@ -47,8 +51,8 @@ def test_an_abort_that_readers_are_not_told_of_is_found_out(monkeypatch: pytest.
 def test_a_marker_that_is_forgotten_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     write: Any = Ending._write
 
-    def all_but_the_last(self: Ending, shard: Any, transaction: Transaction, partitions: Any, retry_s: float) -> None:
-        write(self, shard, transaction, partitions[:-1], retry_s)
+    def all_but_the_last(self: Ending, shard: Any, transaction: Transaction, partitions: Any) -> Any:
+        return write(self, shard, transaction, partitions[:-1])
 
     monkeypatch.setattr(Ending, "_write", all_but_the_last)
     assert "none" not in first_violation()
@@ -71,3 +75,43 @@ def test_offsets_that_count_before_their_marker_are_found_out(monkeypatch: pytes
 
     monkeypatch.setattr("tidelog.coordinator.group.running.fold", at_once)
     assert "none" not in first_violation()
+
+
+def test_a_broker_that_judges_batches_by_what_was_known_when_they_came_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was sent behind a join is handled before it, and told so when its own turn comes."""
+    join = joining.join
+
+    def as_it_came(context: Any, request: Any) -> Any:
+        outcome = join(context, request)
+        early: list[tuple[Any, KafkaError]] = []
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                try:
+                    partition = context.services.replicas.get(topic.name, data.index)
+                    joining.Joined(context.version).check_order(partition, memoryview(data.records))
+                except KafkaError as error:
+                    early.append(((topic.name, data.index), error))
+
+        def refuse(joined: joining.Joined) -> joining.Joined:
+            for place, error in early:
+                joined.refuse(place, error)
+            return joined
+
+        return outcome.map(refuse) if isinstance(outcome, Promise) else refuse(outcome)
+
+    held: Any = Staged.__init__
+    monkeypatch.setattr(Staged, "__init__", lambda self, answer, appended=None: held(self, answer))
+    monkeypatch.setattr(joining, "join", as_it_came)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in first_violation()
+
+
+def test_an_abort_of_what_is_prepared_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transaction, "leased", Transaction.two_phase)
+    assert "is decided, and its commit is answered INVALID_TXN_STATE" in first_violation()
+
+
+def test_a_lease_that_never_ends_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transaction, "leased", property(lambda _: False))
+    assert "what is decided to be read, and the rest to be aborted" in first_violation()

@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import traceback
+from collections import Counter
 
 from tidelog.sim.checkers import Violation
 from tidelog.sim.scenarios import SCENARIOS, make, of_seed
@@ -19,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.CRITICAL)
     acknowledged = 0
+    faults: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.seeds):
         scenario = options.scenario or of_seed(seed)
         run = make(scenario, seed)
@@ -27,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:
             _report(run.world, scenario, error, trace=options.trace)
             return 1
+        faults += run.world.faults
         acknowledged += outcome.acknowledged
         if options.trace:
             print(*run.world.trace, sep="\n")
@@ -38,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seeds > 1:
         last = options.seed + options.seeds - 1
         print(f"seeds {options.seed} to {last}: every promise was kept; {acknowledged} records were acknowledged")
+    print("faults:", ", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) or "none")
     return 0
 
 

@@ -3,6 +3,8 @@
 Consumers follow the topic by id in fetch sessions; producers write to its id; others read and delete by its name.
 """
 
+from collections.abc import Mapping
+
 from tidelog.sim.actor import Client, Place
 from tidelog.sim.checkers import History, Violation, check_numbered
 from tidelog.sim.client import ClientConnection
@@ -30,6 +32,7 @@ class NameDeleter(Client):
     def __init__(self, place: Place, name: str, random: SimRandom, topic: Recreator) -> None:
         self._topic = topic
         self._holding = False
+        self.stopped = False
         super().__init__(place, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
@@ -37,7 +40,7 @@ class NameDeleter(Client):
 
     def _ask(self, connection: ClientConnection) -> None:
         life = self._topic.life
-        if life is None or life.leaving:
+        if life is None or life.leaving or self.stopped:
             self.later(self._ask, 0.05)
             return
         known = self.place.history.of(life.name, 0)
@@ -72,6 +75,8 @@ class NameDeleter(Client):
 
 
 class AgainRun(Voyage[World]):
+    MORE_SETTINGS: Mapping[str, str] = {}
+
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
         random = SimRandom(seed).fork("again settings")
         settings = {  # the metadata is written down again and again, and the log before it goes
@@ -79,8 +84,9 @@ class AgainRun(Voyage[World]):
             "metadata.log.max.record.bytes.between.snapshots": str(random.choose((300, 2000, 20_000_000))),
             "metadata.max.retention.bytes": str(random.choose((1000, 5000, 100_000_000))),
         }
-        super().__init__(World(seed, {**SETTINGS, **settings}, History()), "again", faults)
+        super().__init__(World(seed, {**SETTINGS, **settings, **self.MORE_SETTINGS}, History()), "again", faults)
         self._topic: Recreator
+        self._deleter: NameDeleter
         self._producers: list[IdProducer] = []
         self._sessions: list[SessionConsumer] = []
 
@@ -94,7 +100,8 @@ class AgainRun(Voyage[World]):
             self.clients.append(
                 NameConsumer(self.world, f"reads {partition}", random.fork("reads"), self._topic, partition)
             )
-        self.clients.append(NameDeleter(self.world, "deletes", self.random.fork("deletes"), self._topic))
+        self._deleter = NameDeleter(self.world, "deletes", self.random.fork("deletes"), self._topic)
+        self.clients.append(self._deleter)
         for number in range(2):
             name = f"session{number}"
             random = self.random.fork(name)
@@ -122,12 +129,13 @@ class AgainRun(Voyage[World]):
                 session.drop(followed)
 
     def finish(self) -> None:
-        self._topic.stopped = True
+        self._topic.stopped = self._deleter.stopped = True
         self.wait(self._is_settled, "the topic to be there to stay")
         self.rest(0.5)
         for producer in self._producers:
             producer.stopped = True
         self.wait(lambda: all(producer.idle for producer in self._producers), "producers to be answered")
+        self.wait(lambda: not self._topic.held, "deletions to be answered")
         life = self._present()
         ends = {(life.name, index): self.world.history.of(life.name, index).end for index in range(PARTITIONS)}
         self.wait(lambda: all(each.caught_up(ends) for each in self._sessions), "fetch sessions to see it all")

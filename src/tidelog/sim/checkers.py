@@ -4,9 +4,9 @@ Promised of an offset below the high watermark, as soon as any client was shown 
 acks=all: it holds the same record for ever. Promised of an idempotent producer: each record once, in order.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 
 class Violation(Exception):
@@ -21,6 +21,10 @@ class PartitionHistory:
     """Promised: shown by Fetch, or acknowledged with acks=all."""
     written: dict[int, bytes] = field(default_factory=dict[int, bytes])
     """Acknowledged with acks=1: survives the process, not the power."""
+    lasting: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    """Acknowledged with acks=all by a topic that counts on the page cache at other times: there for good."""
+    written_end: int = 0
+    """Behind the last of those: ListOffsets, which waits for what is written, may tell no less."""
     end: int = 0
     """The greatest high watermark that anyone was shown."""
     start: int = 0
@@ -75,6 +79,12 @@ class History:
             if before != value:
                 raise Violation(f"{topic}-{partition} wrote {value!r} at offset {offset}, where {before!r} was shown")
             known.written[offset] = value
+        known.written_end = max(known.written_end, base_offset + len(values))
+
+    def saw_lasting(self, topic: str, partition: int, base_offset: int, values: list[bytes]) -> None:
+        """An answer to acks=all, while the topic was known to be synced."""
+        self.saw_acknowledged(topic, partition, base_offset, values)
+        self.of(topic, partition).lasting.update(enumerate(values, base_offset))
 
     def saw_fetched(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         known = self.of(topic, partition)
@@ -90,7 +100,7 @@ class History:
     def saw_end(self, topic: str, partition: int, end: int, floor: int, by: str) -> None:
         """A high watermark; `floor` is the greatest that anyone had been shown when the question was sent."""
         if end < floor:
-            raise Violation(f"{topic}-{partition} ends at {end} says {by}, after {floor} was shown")
+            raise Violation(f"{topic}-{partition} ends at {end} says {by}, after {floor} was shown, or acknowledged")
         known = self.of(topic, partition)
         known.end = max(known.end, end)
 
@@ -126,7 +136,7 @@ class History:
         return offset < self.of(topic, partition).start_max
 
     def _agree(self, topic: str, partition: int, known: PartitionHistory, offset: int, value: bytes, how: str) -> None:
-        before = known.values.setdefault(offset, value)
+        before = known.values.setdefault(offset, known.lasting.get(offset, value))
         if before != value:
             raise Violation(f"{topic}-{partition} offset {offset} was {before!r} and is {how} as {value!r} now")
 
@@ -141,6 +151,7 @@ class History:
                 known.start = 0  # what retention let go of may come back: on a full disk it can't write down its start
             if topic not in self.forgetful:
                 known.written.clear()
+                known.written_end = 0
 
     def check_whole(self, topic: str, partition: int, start: int, found: list[bytes]) -> None:
         """At the end: `found` is the whole log, from offset `start` to its end."""
@@ -149,7 +160,11 @@ class History:
         end = start + len(found)
         if end < known.end:
             raise Violation(f"{where} ends at {end}, but {known.end} was shown")
-        for shown, how in ((known.values, "shown"), (known.written, "acknowledged (acks=1)")):
+        for shown, how in (
+            (known.values, "shown"),
+            (known.written, "acknowledged (acks=1)"),
+            (known.lasting, "acknowledged, and synced,"),
+        ):
             for offset, value in shown.items():
                 if offset >= end:
                     raise Violation(f"{where} lost offset {offset}, {how} as {value!r}")
@@ -158,10 +173,13 @@ class History:
                     raise Violation(f"{where} offset {offset} was {how} as {value!r} and is {now!r} now")
 
 
-def check_numbered(where: str, found: list[bytes], producer: str, *, once: bool, whole: bool = True) -> None:
+def check_numbered(
+    where: str, found: list[bytes], producer: str, *, once: bool, whole: bool = True, connections: Sequence[int] = ()
+) -> None:
     """A producer's records, numbered from 0, come in order; `once` (idempotent): each exactly once, without a gap.
 
-    Not `whole`: the first ones were deleted.
+    Not `whole`: the first ones were deleted. `connections`: the first number on each further one, in whose place others
+    may come that were still on their way on the one before.
     """
     prefix = f"{producer}:".encode()
     numbers = [int(value.split(b":", 2)[1]) for value in found if value.startswith(prefix)]
@@ -169,6 +187,10 @@ def check_numbered(where: str, found: list[bytes], producer: str, *, once: bool,
         for place, number in enumerate(numbers, 0 if whole or not numbers else numbers[0]):
             if number != place:
                 raise Violation(f"{where} holds record {number} of {producer} where {place} comes next")
-    for before, after in pairwise(numbers):
-        if after <= before:
-            raise Violation(f"{where} holds record {after} of {producer} behind its record {before}")
+    last: dict[int, int] = {}
+    for number in numbers:
+        connection = bisect_right(connections, number)
+        before = last.get(connection, -1)
+        if number <= before:
+            raise Violation(f"{where} holds record {number} of {producer} behind its record {before}")
+        last[connection] = number

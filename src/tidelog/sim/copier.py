@@ -1,17 +1,20 @@
 """Consume-transform-produce in the simulated world: a partition copied to two others, offsets in the transaction.
 
 A copier is what a careful program does: after anything that it doesn't understand it begins anew, with InitProducerId
-under its transactional id and at the offset that is committed. Sometimes it aborts, sometimes it sleeps past its
-timeout, and sometimes a second one is started while the first still lives, which must be fenced then.
+under its transactional id and at the offset that is committed. It sends its batches without waiting for each other, and
+again where that helps, also over another connection. Sometimes it aborts, sometimes it sleeps past its timeout, and
+sometimes a second one is started while the first still lives, which must be fenced then.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from tidelog.sim.actor import RETRY_S, Client, Place
 from tidelog.sim.checkers import Violation
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.committed import committed_fetch, committed_values
+from tidelog.sim.in_flight import InFlight, Part, request_of
 from tidelog.sim.random import SimRandom
 from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode
@@ -31,7 +34,7 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidelog.wire.messages.produce import ProduceResponse
 from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -44,13 +47,8 @@ T = TypeVar("T")
 
 SOURCE, TARGET, AUDIT = "source", "target", "audit"
 TIMEOUT_MS = 1500
-NEVER = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.CORRUPT_MESSAGE,
-)
-"""What no broker may answer to a copier, however old it is."""
+ROUNDS_MAX = 8
+"""So often the batches of a transaction are sent; then it begins anew."""
 
 
 class Versions(NamedTuple):
@@ -80,12 +78,21 @@ class Copier(Client):
         self._sequences: dict[tuple[str, int], int] = {}
         self._position = 0
         self._attempt = 0
+        self._in_flight: InFlight | None = None
+        self._then = 0  # where it is when what is in flight is committed
         super().__init__(place, self._label, random)
 
     # -- the steps, each the next one's reason
 
     def connected(self, connection: ClientConnection) -> None:
-        if self.stopped or self.fenced:
+        if self.stopped:
+            return
+        in_flight, self._in_flight = self._in_flight, None
+        if in_flight is not None and self.random.chance(0.7):  # the connection was lost: it goes on where it was
+            self._in_flight = in_flight
+            self._send_in_flight()
+            return
+        if self.fenced:
             return
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._id])
         connection.ask(request, FindCoordinatorResponse, 10, 4, self._found)
@@ -184,32 +191,22 @@ class Copier(Client):
         self._ask(request, AddPartitionsToTxnResponse, 24, 3, added)
 
     def _produce(self, values: list[bytes], position: int) -> None:
+        """In one request, or in several that name both partitions or one, none waiting for the one before it."""
         mark = f"{self._label}.{self._attempt}".encode()
         marked = [b"%s|%s" % (value.rstrip(b"x").rstrip(b":"), mark) for value in values]
-        request = ProduceRequest(
-            transactional_id=self._id,
-            acks=-1,
-            timeout_ms=3000,
-            topic_data=[
-                TopicProduceData(name=topic, partition_data=[self._batch(topic, index, marked)])
-                for topic, index in ((TARGET, self.partition), (AUDIT, 0))
-            ],
-        )
+        requests: list[list[Part]] = []
+        while marked:
+            count = len(marked) if self.random.chance(0.4) else self.random.random_int(1, len(marked))
+            parts = [
+                self._batch(topic, index, marked[:count]) for topic, index in ((TARGET, self.partition), (AUDIT, 0))
+            ]
+            requests += [parts] if self.random.chance(0.6) else [[part] for part in parts]
+            del marked[:count]
+        self._in_flight = InFlight(self._label, requests)
+        self._then = position
+        self._send_in_flight()
 
-        def produced(response: ProduceResponse) -> None:
-            told = [each for topic in response.responses for each in topic.partition_responses]
-            codes = [each.error_code for each in told]
-            if any(code in NEVER for code in codes):
-                raise Violation(f"{self._label} sent {len(values)} records in order and got {codes}: {told}")
-            if not self._failed(*codes):
-                if self.random.chance(0.05):  # past the timeout: it is aborted meanwhile
-                    self.later(lambda _: self._commit_offset(position), self.random.between(1.0, 3.0))
-                else:
-                    self._commit_offset(position)
-
-        self._ask(request, ProduceResponse, 0, self._versions.produce, produced)
-
-    def _batch(self, topic: str, index: int, values: list[bytes]) -> PartitionProduceData:
+    def _batch(self, topic: str, index: int, values: list[bytes]) -> Part:
         sequence = self._sequences.get((topic, index), 0)
         self._sequences[topic, index] = sequence + len(values)
         encoded = build(
@@ -219,7 +216,40 @@ class Copier(Client):
             base_sequence=sequence,
             transactional=True,
         )
-        return PartitionProduceData(index=index, records=memoryview(encoded))
+        return Part(topic, index, sequence, bytes(encoded))
+
+    def _send_in_flight(self) -> None:
+        in_flight = self._in_flight
+        assert in_flight is not None
+        requests = in_flight.next_round()
+        left = len(requests)
+
+        def answered(parts: list[Part], response: ProduceResponse) -> None:
+            nonlocal left
+            left -= 1
+            in_flight.answer(
+                parts, [each.error_code for topic in response.responses for each in topic.partition_responses]
+            )
+            if not left:
+                self._produced(in_flight)
+
+        for parts in requests:
+            request = request_of(self._id, parts)
+            self._ask(request, ProduceResponse, 0, self._versions.produce, partial(answered, parts))
+
+    def _produced(self, in_flight: InFlight) -> None:
+        """All requests of a round were answered."""
+        if not in_flight.taken and in_flight.may_go_on and in_flight.rounds < ROUNDS_MAX:
+            self.place.note(f"{self._label} sends again: {', '.join(sorted(code.name for code in in_flight.codes))}")
+            self.later(lambda _: self._send_in_flight(), self.random.between(0.5, 3.0) * RETRY_S)
+            return
+        self._in_flight = None
+        if self._failed(*in_flight.codes):
+            return
+        if self.random.chance(0.05):  # past the timeout: it is aborted meanwhile
+            self.later(lambda _: self._commit_offset(self._then), self.random.between(1.0, 3.0))
+        else:
+            self._commit_offset(self._then)
 
     def _commit_offset(self, position: int) -> None:
         offset = TxnOffsetCommitRequestPartition(partition_index=self.partition, committed_offset=position)

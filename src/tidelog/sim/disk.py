@@ -19,41 +19,81 @@ _UNBOUNDED_BYTES = 1 << 40
 class SimFile:
     """`env.File` on a simulated disk."""
 
-    __slots__ = ("__weakref__", "_disk", "_node", "path")
+    __slots__ = ("__weakref__", "_disk", "_node", "path", "suspect")
 
     def __init__(self, disk: "SimDisk", node: FileNode, path: str) -> None:
         self._disk = disk
         self._node = node
         self.path = path
+        self.suspect = False
 
     def size(self) -> int:
         return len(self._node.data)
 
     def append(self, data: Buffer) -> None:
-        room = self._disk.room()
+        disk = self._disk
+        room = disk.room()
         if len(data) > room:
-            self._node.append(memoryview(data)[: self._disk.random.random_int(0, max(room, 0))])
+            self._append_some(data, max(room, 0))
+            disk.struck("no space")
             raise _error(errno.ENOSPC, self.path)
+        if disk.failing_appends and self.path.endswith(disk.failing_suffix):
+            disk.failing_appends -= 1
+            disk.struck("EIO on append")
+            if self._append_some(data, len(data)):
+                disk.struck("short write")
+            raise _error(errno.EIO, self.path)
+        if disk.touched is not None:
+            done = self._append_some(data, len(data))
+            disk.touched("append", self.path)
+            data = memoryview(data)[done:]
         self._node.append(data)
+        self._node.modified_ms = self._disk.now_ms()
+
+    def _append_some(self, data: Buffer, most: int) -> int:
+        count = self._disk.random.random_int(0, most)
+        self._node.append(memoryview(data)[:count])
+        return count
 
     def append_many(self, parts: list[Buffer]) -> None:
         self.append(b"".join(parts))
 
     def read(self, pos: int, count: int) -> bytes:
+        if self._disk.bad and self._good(pos, count) < count:
+            self.suspect = True
+            self._disk.struck("EIO on read")
+            raise _error(errno.EIO, self.path)
         return bytes(self._node.data[pos : pos + count])
 
     def view(self, pos: int, count: int) -> memoryview:
         assert pos + count <= len(self._node.data), f"{self.path} has no bytes [{pos}, {pos + count})"
-        return memoryview(bytes(self._node.data[pos : pos + count]))
+        return memoryview(self.read(pos, count))
 
     def truncate(self, size: int) -> None:
+        if self._disk.touched is not None:
+            self._disk.touched("truncate", self.path)
         self._node.truncate(size)
+        if self._disk.touched is not None:
+            self._disk.touched("truncate", self.path)
 
     def sync(self) -> None:
         self._disk.sync_node(self._node, self.path)
 
     def send(self, sock: Socket, pos: int, count: int) -> int:
+        if self._disk.bad or self._disk.failing_sends:
+            count = self._good(pos, count)
+            if not count or self._disk.failing_sends:
+                self._disk.failing_sends = max(0, self._disk.failing_sends - 1)
+                self._disk.struck("EIO on send")
+                raise _error(errno.EIO, self.path)
         return sock.send(bytes(self._node.data[pos : pos + count]))
+
+    def _good(self, pos: int, count: int) -> int:
+        """How many of these bytes come before any that can't be read."""
+        bad = self._disk.bad.get(self.path)
+        if bad is None or pos >= bad.stop or pos + count <= bad.start:
+            return count
+        return max(0, bad.start - pos)
 
 
 class FolderLock:
@@ -75,7 +115,11 @@ class SimDisk:
 
     `capacity`: bytes in all, None for no bound. `failing_syncs`: how many of the next syncs fail; `lying`: syncs report
     success and do nothing, the broken disk that the checkers must find. `failed_sync_keeps_cache`: see FileNode.
-    `cache_lost` is called when a sync fails, `renamed` with each new name.
+    `now_ms` dates what is written. `cache_lost` is called when a sync fails, `renamed` with each new name, `struck`
+    with the kind of each fault that happens. `bad`: bytes of files, by their paths, that can't be read.
+    `failing_sends`: how many of the next sends from a file fail. `failing_appends`: how many of the next ones, to names
+    that end in `failing_suffix`, fail halfway. `touched` is called in the midst of each append, and before and after
+    each truncation, sync and creation, with that word and the path: whoever dies there raises.
     """
 
     def __init__(self, random: SimRandom) -> None:
@@ -85,8 +129,15 @@ class SimDisk:
         self.failing_syncs = 0
         self.failed_sync_keeps_cache = False
         self.lying = False
+        self.now_ms: Callable[[], int] = lambda: 0
         self.cache_lost: Callable[[], None] | None = None
         self.renamed: Callable[[str], None] | None = None
+        self.struck: Callable[[str], None] = lambda _: None
+        self.bad: dict[str, range] = {}
+        self.failing_sends = 0
+        self.failing_appends = 0
+        self.failing_suffix = ""
+        self.touched: Callable[[str, str], None] | None = None
         self._locks: set[str] = set()
 
     # What env.Disk promises
@@ -96,8 +147,12 @@ class SimDisk:
         if node is None:
             if not create:
                 raise _error(errno.ENOENT, path)
-            node = FileNode()
+            node = FileNode(modified_ms=self.now_ms())
+            if self.touched is not None:
+                self.touched("create", path)
             self._parent(path).change({_name(path): node})
+            if self.touched is not None:
+                self.touched("create", path)
         if not isinstance(node, FileNode):
             raise _error(errno.EISDIR, path)
         return SimFile(self, node, path)
@@ -113,6 +168,12 @@ class SimDisk:
 
     def size(self, path: str) -> int:
         return len(self._file(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
 
     def make_folders(self, path: str) -> None:
         folder = self.root
@@ -205,10 +266,19 @@ class SimDisk:
         node = self._file(path)
         pos = self.random.random_int(start, end - 1)
         mask = 1 << self.random.random_int(0, 7)
+        self.struck("flipped bit")
         node.data[pos] ^= mask
         if pos < len(node.durable):
             node.durable[pos] ^= mask
         return pos
+
+    def files(self, folder: str) -> list[str]:
+        """The paths of all files in the folder, and in those in it."""
+        found: list[str] = []
+        for name in self.list_folder(folder):
+            path = f"{folder}/{name}"
+            found += self.files(path) if self.is_folder(path) else [path]
+        return found
 
     def used_bytes(self) -> int:
         return sum(len(node.data) for node in self._walk(self.root) if isinstance(node, FileNode))
@@ -217,15 +287,20 @@ class SimDisk:
         return _UNBOUNDED_BYTES if self.capacity is None else self.capacity - self.used_bytes()
 
     def sync_node(self, node: FileNode, path: str) -> None:
+        if self.touched is not None:
+            self.touched("sync", path)
         if self.failing_syncs:
             node.fail_sync(self.random, keep_cache=self.failed_sync_keeps_cache)
         self._maybe_fail_sync(path)
         if not self.lying:
             node.sync()
+        if self.touched is not None:
+            self.touched("sync", path)
 
     def _maybe_fail_sync(self, path: str) -> None:
         if self.failing_syncs:
             self.failing_syncs -= 1
+            self.struck("failed sync")
             if self.cache_lost is not None:
                 self.cache_lost()
             raise _error(errno.EIO, path)

@@ -18,6 +18,7 @@ class FileNode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     clean: int = 0
+    modified_ms: int = 0
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         self.data += piece
@@ -114,6 +115,6 @@ def crashed(node: Node, random: SimRandom) -> Node:
     """The node as it is found after the power came back: a new one, so that nothing from before can touch it."""
     if isinstance(node, FileNode):
         data = node.after_crash(random)
-        return FileNode(bytearray(data), data, len(data))
+        return FileNode(bytearray(data), data, len(data), node.modified_ms)
     names = {name: crashed(child, random) for name, child in sorted(node.after_crash(random).items())}
     return FolderNode(names, dict(names))

@@ -1,35 +1,47 @@
 """A run with records that are let go: by age (`brook`), size (`pond`), DeleteRecords (`lake`), from memory (`mist`).
 
-`lake` counts on the page cache. Consumers with fetch sessions follow all of them, named.
+`lake` counts on the page cache. To `bursts` transactions and idempotent batches are written, with pauses in which all
+of it gets too old. Consumers with fetch sessions follow all of them, named.
 """
 
+from tidelog.sim.bursts import Burst, CommittedWatcher, StableEnd
 from tidelog.sim.checkers import History, Violation
 from tidelog.sim.faults import FAULTS
 from tidelog.sim.random import SimRandom
 from tidelog.sim.reader import WholeReader
 from tidelog.sim.sessions import Followed, SessionConsumer
+from tidelog.sim.topics import TopicSetter
 from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker, StartAsker
 from tidelog.sim.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.world import World
 
-TOPICS = {"brook": 1, "pond": 2, "lake": 1, "mist": 1}
+TOPICS = {"brook": 1, "pond": 2, "lake": 1, "mist": 1, "bursts": 2}
+KEPT_FAULTS = (*FAULTS, ("retention", 4.0), ("retention bursts", 16.0))
 POND_BYTES = 80_000
 SLACK_BYTES = 40_000
 """What may have been in the log when its beginning went, and was cut off since: never acknowledged."""
 MIST_BYTES = 300_000
+MANY = 100_000
+"""More records than are made in any run."""
 
 
 class KeptRun(Voyage[World]):
-    def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
+    def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = KEPT_FAULTS) -> None:
         random = SimRandom(seed).fork("kept settings")
         self._brook_ms = random.choose((300, 1000, 3000))
-        history = History(frozenset(("lake",)), frozenset(("mist",)), {"brook": self._brook_ms, "pond": -1})
-        settings = {"log.retention.check.interval.ms": str(random.choose((20, 100, 300)))}
+        self._bursts_ms = random.choose((100, 300, 600))
+        retained = {"brook": self._brook_ms, "pond": -1, "bursts": self._bursts_ms}
+        history = History(frozenset(("lake",)), frozenset(("mist",)), retained)
+        settings = {
+            "log.retention.check.interval.ms": str(random.choose((20, 100, 300))),
+            "transaction.state.log.num.partitions": "2",
+        }
         super().__init__(World(seed, {**SETTINGS, **settings}, history), "kept", faults)
         self._idempotent: list[IdempotentProducer] = []
         self._plain: list[PlainProducer] = []
         self._sessions: list[SessionConsumer] = []
+        self._bursts: list[Burst] = []
 
     def begin(self) -> None:
         random = self.random.fork("segments")
@@ -40,11 +52,13 @@ class KeptRun(Voyage[World]):
                 "brook": {**small, "internal.segment.bytes": "16000", "retention.ms": str(self._brook_ms)},
                 "pond": {**small, "internal.segment.bytes": "20000", "retention.bytes": str(POND_BYTES)},
                 "lake": {**small, "internal.segment.bytes": "20000", "tidelog.durability": "os"},
+                "bursts": {**small, "internal.segment.bytes": "16000", "retention.ms": str(self._bursts_ms)},
                 "mist": {"tidelog.storage": "memory", "retention.bytes": str(MIST_BYTES)},
             },
         )
         self._send_producers()
-        for topic in ("brook", "pond"):
+        self._send_bursts()
+        for topic in ("brook", "pond", "bursts"):
             for partition in range(TOPICS[topic]):
                 name = f"asks where {topic}-{partition} starts"
                 self.clients.append(StartAsker(self.world, name, self.random.fork(name), topic, partition))
@@ -70,21 +84,65 @@ class KeptRun(Voyage[World]):
             self._plain.append(PlainProducer(self.world, name, self.random.fork(name), topic, 0, acks))
         self.clients += (*self._idempotent, *self._plain)
 
+    def _send_bursts(self) -> None:
+        pause_s = 3 * self._bursts_ms / 1000
+        aborted = set[bytes]()
+        for partition in range(TOPICS["bursts"]):
+            name = f"rests{partition}"
+            random = self.random.fork(name)
+            resting = IdempotentProducer(self.world, name, random, "bursts", partition, MANY, pause_s)
+            self._idempotent.append(resting)
+            name = f"watches bursts-{partition}"
+            random = self.random.fork(name)
+            self.clients += (resting, CommittedWatcher(self.world, name, random, "bursts", partition, aborted))
+        for number in range(2):
+            name = f"burst{number}"
+            random = self.random.fork(name)
+            places = [("bursts", 0), ("bursts", 1), ("bursts", number), ("mist", 0)]
+            self._bursts.append(Burst(self.world, name, random, places, pause_s, aborted))
+        self.clients += self._bursts
+
     def _watch(self, topic: str, partition: int) -> None:
         name = f"{topic}-{partition}"
         self.clients.append(Consumer(self.world, f"reads {name}", self.random.fork(f"c{name}"), topic, partition))
-        if topic not in ("brook", "pond"):
+        if topic not in ("brook", "pond", "bursts"):
             self.clients.append(OffsetAsker(self.world, f"asks {name}", self.random.fork(f"o{name}"), topic, partition))
 
     def finish(self) -> None:
-        """Everyone is done, and whoever has a session has seen the ends."""
-        for producer in self._plain:
+        """Everyone is done, and whoever has a session has seen the ends. What hangs would stand in the way by then."""
+        self._keep_bursts()
+        for producer in (*self._plain, *self._bursts):
             producer.stopped = True
+        for producer in self._idempotent:
+            if producer.topic == "bursts":
+                producer.enough()
         self.wait(lambda: all(producer.done for producer in self._idempotent), "idempotent producers to finish")
+        self.wait(lambda: all(burst.done for burst in self._bursts), "transactions to end")
+        self._stable("while the broker lives")
         self.rest(0.5)
         history = self.world.history
         ends = {place: history.of(*place).end for place in history.partitions()}
         self.wait(lambda: all(each.caught_up(ends) for each in self._sessions), "fetch sessions to see it all")
+
+    def _keep_bursts(self) -> None:
+        """From now on nothing goes any more, and something is written: retention would take what hangs out of sight."""
+        keeping = TopicSetter(self.world, self.random.fork("keep"), "bursts", "retention.ms", "-1")
+        self.wait(lambda: keeping.done, "bursts to be kept")
+        keeping.loop.kill()
+        self.rest(6 * self._bursts_ms / 1000)
+
+    def _stable(self, when: str) -> None:
+        """No transaction hangs: all have ended."""
+        names = [f"end of bursts-{partition} {when}" for partition in range(TOPICS["bursts"])]
+        ends = [
+            StableEnd(self.world, name, self.random.fork(name), "bursts", index) for index, name in enumerate(names)
+        ]
+        self.wait(lambda: all(end.reached for end in ends), "the last stable offset to come to the end")
+        for end in ends:
+            end.loop.kill()
+
+    def afterwards(self) -> None:
+        self._stable("after the power was lost")
 
     def account(self) -> None:
         for topic, count in TOPICS.items():

@@ -5,11 +5,14 @@ all else is decided by the seed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps, steps_of
+from tidelog.env.turns import TurnWatch
 from tidelog.sim.random import SimRandom
 from tidelog.sim.socket import SimSocket
 
@@ -17,6 +20,13 @@ T = TypeVar("T")
 
 EPOCH_MS = 1_750_000_000_000
 """The wall clock's time when a world begins."""
+
+STEPS_A_SLICE_MAX = 8
+SLICE_S = 0.001
+
+
+class Death(BaseException):
+    """The process that runs is gone, in the middle of what it does. No handler of an Exception sees it."""
 
 
 class SimTimer:
@@ -52,9 +62,15 @@ class Timeline:
     def plan(
         self, delay_s: float, callback: Callable[..., None], *args: Any, loop: "SimLoop | None" = None
     ) -> SimTimer:
+        return self.plan_at(self.now + max(delay_s, 0.0), callback, *args, loop=loop)
+
+    def plan_at(
+        self, when: float, callback: Callable[..., None], *args: Any, loop: "SimLoop | None" = None
+    ) -> SimTimer:
+        """At that very time: what is planned for one moment happens in the order of the plans. A delay is rounded."""
         timer = SimTimer(loop, callback, args)
         self._planned += 1
-        heappush(self._heap, (self.now + max(delay_s, 0.0), self._planned, timer))
+        heappush(self._heap, (when, self._planned, timer))
         return timer
 
     def run_until(self, done: Callable[[], bool], deadline: float, events_max: int = 5_000_000) -> bool:
@@ -72,7 +88,8 @@ class Timeline:
                 continue
             self.events += 1
             assert self.events < stop, f"{events_max} events until {self.now:.3f} s: something keeps itself busy"
-            timer.callback(*timer.args)
+            with suppress(Death):
+                timer.callback(*timer.args)
         return True
 
 
@@ -83,6 +100,10 @@ class SimLoop:
         self.timeline = timeline
         self.alive = True
         self.alone = False
+        self.turns = 0
+        self.watch = TurnWatch()
+        self.lag: Callable[[], float] = lambda: 0.0
+        """How much longer the blocking work that was just done takes, on a slow disk."""
         self._random = random
         self._readers: dict[SimSocket, Callable[[], None]] = {}
         self._writers: dict[SimSocket, Callable[[], None]] = {}
@@ -99,6 +120,52 @@ class SimLoop:
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> SimTimer:
         return self.timeline.plan(delay_s, callback, *args, loop=self)
 
+    def spread(self, steps: Steps[T]) -> Promise[T]:
+        """Each slice has some steps, and whatever else is due comes between two of them."""
+        promise: Promise[T] = Promise()
+        self.call_soon(self._advance, steps, promise)
+        return promise
+
+    def drive(self, steps: Steps[T]) -> Promise[T]:
+        promise: Promise[T] = Promise()
+        self._advance(steps, promise)
+        return promise
+
+    def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:
+        """As many steps as a slice has, which chance decides: time would make each run another one."""
+        try:
+            self._slice(steps)
+        except StopIteration as end:
+            return True, end.value
+        return False, None
+
+    def _advance(self, steps: Steps[T], promise: Promise[T]) -> None:
+        try:
+            waits = self._slice(steps)
+        except StopIteration as end:
+            promise.resolve(end.value)
+        except Exception as error:
+            promise.fail(error)
+        else:
+            if waits is None:
+                self.call_later(SLICE_S, self._advance, steps, promise)
+            else:
+                waits.on_done(lambda _: self.call_soon(self._advance, steps, promise))
+
+    def _slice(self, steps: Steps[Any]) -> Promise[Any] | None:
+        """What it waits for, where it does."""
+        for _ in range(self.steps_a_slice()):
+            waits = next(steps)
+            if waits is not None and not waits.done:
+                return waits
+        return None
+
+    def steps_a_slice(self) -> int:
+        return self._random.random_int(1, STEPS_A_SLICE_MAX)
+
+    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
+        self.spread(steps_of(callback))
+
     def run_blocking(self, work: Callable[[], T]) -> Promise[T]:
         """The work is done at some moment from now on, and its promise settled at some moment after that."""
         promise: Promise[T] = Promise()
@@ -109,7 +176,7 @@ class SimLoop:
                 outcome: Any = work()
             except Exception as error:
                 settle, outcome = promise.fail, error
-            self.call_later(self._blocking_delay(), settle, outcome)
+            self.call_later(self._blocking_delay() + self.lag(), settle, outcome)
 
         self.call_later(self._blocking_delay(), begin)
         return promise

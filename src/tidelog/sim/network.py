@@ -87,19 +87,19 @@ class SimNetwork:
         cuts = sorted(random.random_int(0, len(data)) for _ in range(pieces - 1))
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             if start < end:
-                self._timeline.plan(self._arrival(target), target.deliver, data[start:end])
+                self._timeline.plan_at(self._arrival(target), target.deliver, data[start:end])
 
     def _arrival(self, target: SimSocket) -> float:
         slow = 50 if self._random.chance(0.01) else 1
-        now = self._timeline.now
-        target.arrives = max(target.arrives, now + self._random.between(0.0, DELAY_S_MAX * slow))
-        return target.arrives - now
+        soonest = self._timeline.now + self._random.between(0.0, DELAY_S_MAX * slow)
+        target.arrives = max(target.arrives, soonest)
+        return target.arrives
 
     def closed(self, sock: SimSocket) -> None:
         self._open.pop(sock, None)
         peer = sock.peer
         if peer is not None and not peer.closed:
-            self._timeline.plan(self._arrival(peer), peer.end)
+            self._timeline.plan_at(self._arrival(peer), peer.end)
 
     def connections(self, owner: str) -> list[SimSocket]:
         return [sock for sock in self._open if sock.owner == owner]

@@ -7,6 +7,7 @@ runs once more after a bit was flipped in data that was long durable.
 from tidelog.sim.checkers import History, Violation, check_numbered
 from tidelog.sim.faults import FAULTS
 from tidelog.sim.reader import WholeReader
+from tidelog.sim.switches import Switcher
 from tidelog.sim.topics import FORGETFUL, POWERLESS
 from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.watchers import Consumer, Deleter, OffsetAsker
@@ -14,8 +15,9 @@ from tidelog.sim.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.world import DATA, World
 from tidelog.wire.batch import ATTRIBUTES_AT, BatchHeader, iterate
 
-TOPICS = {"tide": 2, "ebb": 1, "surf": 1, "foam": 1}
-"""Names and partitions. `ebb` gets shorter (DeleteRecords), `surf` counts on the page cache, `foam` is in memory."""
+TOPICS = {"tide": 2, "ebb": 1, "surf": 1, "foam": 1, "swell": 1}
+"""Names and partitions. `ebb` gets shorter (DeleteRecords), `surf` counts on the page cache, `foam` is in memory, the
+settings of `swell` change."""
 PLAIN = (("tide", 0, 1), ("ebb", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam", 0, 1))
 """Topic, partition and acks of producers that aren't idempotent."""
 
@@ -29,6 +31,7 @@ class Run(Voyage[World]):
         super().__init__(World(seed, SETTINGS, History(POWERLESS, FORGETFUL)), "run", faults)
         self.idempotent: list[IdempotentProducer] = []
         self.plain: list[PlainProducer] = []
+        self.switcher: Switcher
 
     def begin(self) -> None:
         self.make_topics(TOPICS)
@@ -52,10 +55,12 @@ class Run(Voyage[World]):
 
         self.clients.append(Deleter(world, "deletes", random.fork("deletes"), "ebb", 0))
 
-        self.clients += [*self.idempotent, *self.plain]
+        self.switcher = Switcher(world, "switches", random.fork("switches"), "swell", 0)
+        self.clients += [*self.idempotent, *self.plain, self.switcher]
 
     def finish(self) -> None:
         """Every record that was sent must get through."""
+        self.switcher.stopped = True
         for producer in self.plain:
             producer.stopped = True
         self.wait(lambda: all(producer.done for producer in self.idempotent), "idempotent producers to finish")
@@ -82,7 +87,7 @@ class Run(Voyage[World]):
                 check_numbered(where, reader.values, producer.name, once=True, whole=not reader.start)
         for producer in self.plain:
             if (producer.topic, producer.partition) == (topic, partition):
-                check_numbered(where, reader.values, producer.name, once=False)
+                check_numbered(where, reader.values, producer.name, once=False, connections=producer.connections)
 
     def afterwards(self) -> None:
         if self.random.chance(0.3):

@@ -13,6 +13,8 @@ SCENARIOS = {
     "again": "again:AgainRun",
     "transactions": "transactions:TransactionsRun",
     "groups": "groups:GroupsRun",
+    "changes": "changes:ChangesRun",
+    "folders": "folders:FoldersRun",
 }
 
 

@@ -14,11 +14,38 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
-POWERLESS = frozenset(("surf",))
-"""Topics that count on the page cache."""
+TOPIC_RESOURCE = 2
+POWERLESS = frozenset(("surf", "swell"))
+"""Topics that count on the page cache, `swell` only now and then."""
 FORGETFUL = frozenset(("foam",))
 """Topics that are in memory."""
+
+
+class TopicSetter(Client):
+    """Gives a topic another setting, again and again until that is so."""
+
+    def __init__(self, world: World, random: SimRandom, topic: str, name: str, value: str) -> None:
+        self.done = False
+        self._resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[AlterableConfig(name=name, value=value)]
+        )
+        super().__init__(world, f"sets {topic}", random)
+
+    def connected(self, connection: ClientConnection) -> None:
+        request = IncrementalAlterConfigsRequest(resources=[self._resource])
+        connection.ask(request, IncrementalAlterConfigsResponse, 44, 1, self._answered)
+
+    def _answered(self, response: IncrementalAlterConfigsResponse) -> None:
+        self.done = not response.responses[0].error_code
+        if not self.done:
+            self.later(self.connected, 0.1)
 
 
 class TopicMaker(Client):

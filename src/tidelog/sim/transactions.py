@@ -2,18 +2,21 @@
 
 Numbered records go to `source`; copiers copy each of its partitions to `target` and to `audit`, which all share, in
 transactions with their offsets. Readers of committed records watch meanwhile. At the end each record of the source is
-in both copies exactly once and in order, and what one transaction wrote to both is in both or in neither.
+in both copies exactly once and in order, and what one transaction wrote to both is in both or in neither. Beside them a
+driver writes batches of two-phase transactions (two_phase.py): what it decided is there whole, the rest not at all.
 """
 
 from tidelog.sim.checkers import History, Violation
 from tidelog.sim.committed import CommittedReader
 from tidelog.sim.copier import AUDIT, SOURCE, TARGET, Copier
 from tidelog.sim.faults import FAULTS
+from tidelog.sim.two_phase import BATCHES, PARTS, Driver
+from tidelog.sim.two_phase import SETTINGS as TWO_PHASE
 from tidelog.sim.voyage import SETTINGS, Voyage
 from tidelog.sim.workloads import IdempotentProducer
 from tidelog.sim.world import World
 
-TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1}
+TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1, BATCHES: PARTS}
 
 
 class TransactionsRun(Voyage[World]):
@@ -24,10 +27,11 @@ class TransactionsRun(Voyage[World]):
 
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:
         settings = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
-        super().__init__(World(seed, {**SETTINGS, **settings}, History()), "transactions", faults)
+        super().__init__(World(seed, {**SETTINGS, **TWO_PHASE, **settings}, History()), "transactions", faults)
         self._sources: list[IdempotentProducer] = []
         self._copiers: list[Copier] = []
         self._readers: list[CommittedReader] = []
+        self._driver: Driver | None = None
         self._seen: dict[tuple[str, int], list[bytes]] = {}
         self._lives = 0
         self._accounted = False
@@ -43,7 +47,8 @@ class TransactionsRun(Voyage[World]):
             total = random.random_int(30, 150)
             self._sources.append(IdempotentProducer(world, name, random.fork(name), SOURCE, partition, total))
             self._start_copier(partition)
-        for topic in (TARGET, AUDIT):
+        self._driver = Driver(world, "driver", random.fork("driver"))
+        for topic in (TARGET, AUDIT, BATCHES):
             for partition in range(TOPICS[topic]):
                 self._watch(topic, partition)
         self._plan_second()
@@ -87,8 +92,15 @@ class TransactionsRun(Voyage[World]):
         self.wait(self._all_copied, "everything to be copied")
         for copier in self._copiers:
             copier.stopped = True
+        driver = self._driver
+        assert driver is not None
+        before = driver.batches
+        self.wait(lambda: driver.batches > before, "a batch to be decided and committed")
+        driver.stopping = True
+        self.wait(lambda: driver.idle, "the driver to have ended what it decided")
+        self.wait(self._all_decided, "what is decided to be read, and the rest to be aborted")
         self.rest(3.0)  # what is open is aborted
-        self.clients = [*self._sources, *self._copiers, *self._readers]
+        self.clients = [*self._sources, *self._copiers, *self._readers, driver]
 
     def account(self) -> None:
         if self._accounted:
@@ -105,17 +117,27 @@ class TransactionsRun(Voyage[World]):
             len(self._seen[TARGET, partition]) >= self._total(partition) for partition in range(TOPICS[SOURCE])
         ) and len(self._seen[AUDIT, 0]) >= sum(map(self._total, range(TOPICS[SOURCE])))
 
+    def _decided(self, partition: int) -> list[bytes]:
+        return [] if self._driver is None else self._driver.decided[partition]
+
+    def _all_decided(self) -> bool:
+        return all(len(self._seen[BATCHES, part]) >= len(self._decided(part)) for part in range(PARTS))
+
     def _check_again(self) -> None:
         """After a clean stop and a power loss everything is as it was."""
         before = {place: list(values) for place, values in self._seen.items()}
         self._readers = [self._watch(topic, partition) for topic, partition in list(self._seen)]
-        self.wait(self._all_copied, "everything to be read again")
+        self.wait(lambda: self._all_copied() and self._all_decided(), "everything to be read again")
         for reader in self._readers:
             reader.loop.kill()
         if self._seen != before:
             raise Violation("what was committed is not the same after the power was lost")
 
     def _check(self) -> None:
+        for part in range(PARTS):
+            found, wanted = self._seen[BATCHES, part], self._decided(part)
+            if found != wanted:
+                raise Violation(f"{BATCHES}-{part} holds {_first_difference(found, wanted)} of what was decided")
         audit = self._seen[AUDIT, 0]
         for partition in range(TOPICS[SOURCE]):
             target = self._seen[TARGET, partition]

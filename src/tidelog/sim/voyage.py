@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from tidelog.sim.actor import Client
 from tidelog.sim.checkers import Violation
-from tidelog.sim.faults import FAULTS, Faults
+from tidelog.sim.faults import FAULTS
+from tidelog.sim.folder_faults import FolderFaults
 from tidelog.sim.topics import TopicMaker
 from tidelog.sim.world import DATA, World
 
@@ -56,7 +57,8 @@ class Voyage(ABC, Generic[W]):
         world = self.world
         world.start_and_wait()
         self.begin()
-        faults = Faults(world, self.random.fork("faults"), self.random.random_int(*self.FAULTS_MOST), self._faults)
+        count = self.random.random_int(*self.FAULTS_MOST)
+        faults = FolderFaults(world, self.random.fork("faults"), count, self._faults)
         self.wait(lambda: faults.over, "the faults to be over")
         world.note("peace")
         self.finish()

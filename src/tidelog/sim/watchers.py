@@ -147,7 +147,7 @@ class OffsetAsker(Client):
 
     def connected(self, connection: ClientConnection) -> None:
         known = self.place.history.of(self.topic, self.partition)
-        self._floor, self._start_floor = known.end, known.start
+        self._floor, self._start_floor = max(known.end, known.written_end), known.start
         self._timestamp = self.random.choose((-1, -1, -2, -3))
         request = offsets_request(self.topic, self.partition, self._timestamp)
         connection.ask(request, ListOffsetsResponse, 2, 7, self._answered)

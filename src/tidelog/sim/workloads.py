@@ -23,6 +23,7 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.record import Record
 
 IN_FLIGHT_MAX = 5
+LARGE_BYTES = 15_000
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +39,8 @@ class Batch:
 def make_values(random: SimRandom, producer: str, first: int) -> list[bytes]:
     count = 1 if random.chance(0.5) else random.random_int(2, 6)
     filling = random.choose((0, 10, 100, 600)) if random.chance(0.95) else 2500
+    if count == 1 and random.chance(0.1):
+        filling = LARGE_BYTES  # so that a fetch has enough for sendfile
     return [b"%s:%d:%s" % (producer.encode(), number, b"x" * filling) for number in range(first, first + count)]
 
 
@@ -56,9 +59,23 @@ def only_answer(response: ProduceResponse) -> PartitionProduceResponse:
 
 
 class IdempotentProducer(Client):
-    """acks=all, five batches in flight, resends in order whatever was not acknowledged. Never gives up, never skips."""
+    """acks=all, five batches in flight, resends in order whatever was not acknowledged. Never gives up, never skips.
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int, total: int) -> None:
+    Now and then, when all is acknowledged, it is another producer, which the log has never seen. `pause_s` is how long
+    it may rest between a few batches and the next.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        random: SimRandom,
+        topic: str,
+        partition: int,
+        total: int,
+        pause_s: float = 0.1,
+    ) -> None:
+        self._pause_s = pause_s
         self.topic = topic
         self.partition = partition
         self._total = total
@@ -75,6 +92,10 @@ class IdempotentProducer(Client):
     @property
     def done(self) -> bool:
         return self._made >= self._total and not self._unacknowledged
+
+    def enough(self) -> None:
+        """No more records are made than were so far."""
+        self._total = self._made
 
     @property
     def made(self) -> int:
@@ -95,8 +116,7 @@ class IdempotentProducer(Client):
             return
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         self.place.note(f"{self.name} is producer {self._producer_id}")
-        if self.random.chance(0.3):
-            self._next_sequence = SEQUENCE_MAX - self.random.random_int(0, 20)
+        self._next_sequence = SEQUENCE_MAX - self.random.random_int(0, 20) if self.random.chance(0.3) else 0
         self._go_on()
 
     def lost(self) -> None:
@@ -110,12 +130,16 @@ class IdempotentProducer(Client):
 
     def _go_on(self) -> None:
         """A few batches at once, then a pause."""
+        if not self._unacknowledged and self._made and self.random.chance(0.3):
+            self._producer_id = -1
+            self.later(self.connected, 0.0)
+            return
         if not self._recovering:
             for _ in range(self.random.random_int(1, IN_FLIGHT_MAX)):
                 if self._made < self._total and len(self._unacknowledged) < IN_FLIGHT_MAX:
                     self._send(self._make())
         if self._made < self._total:
-            self.later(lambda _: self._go_on(), self.random.between(0.0, 0.1))
+            self.later(lambda _: self._go_on(), self.random.between(0.0, self._pause_s))
 
     def make_records(self, first: int) -> list[Record]:
         """The next ones, numbered from `first` on."""
@@ -194,6 +218,8 @@ class PlainProducer(Client):
         self._made = 0
         self._unanswered: deque[list[bytes]] = deque()
         self._version = random.random_int(9, 12)
+        self.connections: list[int] = []
+        """The first number that was sent on each connection but the first."""
         self.stopped = False
         super().__init__(place, name, random)
 
@@ -214,6 +240,7 @@ class PlainProducer(Client):
 
     def lost(self) -> None:
         self._unanswered.clear()
+        self.connections.append(self._made)
 
     def _answered(self, response: ProduceResponse) -> None:
         values = self._unanswered.popleft()

@@ -1,11 +1,12 @@
 """A whole world from one seed: time, disk, network, the broker's lives, and a trace of what happened."""
 
+from collections import Counter
 from hashlib import sha256
 
 from tidelog.config import BrokerConfig
 from tidelog.sim.checkers import History, Violation
-from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import Timeline
+from tidelog.sim.mounts import MountedDisk
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.process import BrokerProcess
 from tidelog.sim.random import SimRandom
@@ -21,12 +22,20 @@ class World:
         self.seed = seed
         self.random = SimRandom(seed)
         self.timeline = Timeline()
-        self.disk = SimDisk(self.random.fork("disk"))
-        self.disk.make_folders(DATA)
+        self.disk = MountedDisk(self.random.fork("disk"))
+        self.disk.now_ms = self.timeline.now_ms
+        self.folders = settings["log.dirs"].split(",")
+        for folder in self.folders:
+            self.disk.make_folders(folder)
+        self.away: str | None = None
+        """A data folder without which the broker doesn't start."""
         self.disk.sync_folder("/")
         self.network = SimNetwork(self.timeline, self.random.fork("network"))
         self.history = history
         self.disk.cache_lost = history.cache_was_lost
+        self.faults: Counter[str] = Counter()
+        """How often each kind of fault happened, not how often it was planned."""
+        self.disk.struck = self.struck
         self.trace: list[str] = []
         self._settings = settings
         self._lives = 0
@@ -34,6 +43,10 @@ class World:
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.timeline.now:.6f} {text}")
+
+    def struck(self, kind: str) -> None:
+        """A fault happened."""
+        self.faults[kind] += 1
 
     def fingerprint(self) -> str:
         """The same for the same run."""
@@ -66,12 +79,14 @@ class World:
         """kill -9."""
         if self.process is not None and not self.process.ended:
             self.process.kill()
+            self.struck("kill")
         self.note("killed")
 
     def lose_power(self) -> None:
         if self.process is not None and not self.process.ended:
             self.process.kill()
         self.disk.crash()
+        self.struck("power loss")
         self.history.cache_was_lost()
         self.note("the power is gone")
 
