@@ -39,7 +39,9 @@ def rows(result: Result) -> list[Any]:
 
 def test_a_topics_life(run: Run, name: str) -> None:
     assert run("topic", "create", name, "-p", 2, "-c", "retention.ms=60000").stdout == f"Created topic {name}.\n"
-    assert {"topic": name, "partitions": 2, "replication": 1} in json.loads(run("topic", "list", "--json").stdout)
+    assert {"topic": name, "partitions": 2, "replication": 1, "bytes": 0} in json.loads(
+        run("topic", "list", "--json").stdout
+    )
     assert name in run("topic", "list").stdout
     run("topic", "alter", name, "--config", "segment.ms=5000", "--unset", "retention.ms", "--partitions", 3)
     (described,) = json.loads(run("topic", "describe", name, "--json").stdout)
@@ -137,6 +139,43 @@ def test_errors_say_what_failed_and_what_to_do(run: Run, arguments: list[str], e
     assert result.stdout == ""
     assert expected in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topic", "create", "large", "-p", 100_000_000),
+        ("topic", "create", "large", "-p", 10**12),
+        ("topic", "create", "large", "-r", 100_000),
+        ("topic", "alter", "large", "--partitions", 100_000_000),
+        ("topic", "alter", "large", "--partitions", 10**12),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused_in_words(run: Run, arguments: tuple[object, ...]) -> None:
+    result = run(*arguments, code=1)
+    assert "Error: cannot " in result.stderr
+    assert "topic large" in result.stderr
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["topic", "list"], 0),
+        (["--version"], 0),
+        (["consume", "--help"], 0),
+        (["topic", "describe", "no-such"], 1),
+        (["topic", "list", "-b", "127.0.0.1:1"], 1),
+        (["topic", "list", "-b", "nowhere"], 2),
+        (["topic", "lst"], 2),
+        (["consume", "any", "--frm", "end"], 2),
+        (["consume", "any", "--from", "yesterday"], 2),
+        (["consume"], 2),
+        (["produce", "any", "--acks", "2"], 2),
+    ],
+)
+def test_exit_codes_are_as_documented(run: Run, arguments: list[str], code: int) -> None:
+    run(*arguments, code=code)
 
 
 def test_asking_does_not_create(run: Run, name: str) -> None:

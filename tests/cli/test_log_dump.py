@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_named_and_fails_the_command(segment: Path) -> None:
     assert result.exit_code == 1
     assert "DAMAGED" in result.output
     assert "wrong checksum" in result.output
-    assert "1 of the files are damaged" in result.output
+    assert "1 of the files is damaged" in result.output
 
 
 def test_a_torn_end_is_named(segment: Path) -> None:

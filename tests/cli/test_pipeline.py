@@ -238,6 +238,30 @@ def test_a_replay_sends_nothing_where_a_part_of_it_is_gone_and_skips_what_is_not
     assert len(list(read(broker.bootstrap, "ebb-again", stop_at_end=True))) == 9
 
 
+@pytest.mark.parametrize("command", [["topic", "list"], ["group", "list"], ["pipeline", "redrive", "dead"]])
+def test_a_broker_without_a_port_is_told_before_anything_is_asked(command: list[str]) -> None:
+    for given, environment in ((["-b", "sea"], {}), ([], {"TIDELOG_BOOTSTRAP": "sea"})):
+        result = CliRunner().invoke(app, [*command, *given], env=environment)
+        assert (result.exit_code, "'sea' has no port: write sea:9092" in result.output) == (2, True), result.output
+        assert "Traceback" not in result.output
+
+
+def test_a_pipelines_broker_without_a_port_is_told_wherever_it_is_given(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in (["run"], ["check"], ["declare", "--to", file.parent / "project"]):
+        result = tidelog(*command, file, "-b", "sea")
+        assert (result.exit_code, "'sea' has no port: write sea:9092" in result.output) == (2, True), result.output
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", "sea")
+    for command in ("run", "check", "status"):
+        result = tidelog(command, file)
+        assert (result.exit_code, "TIDELOG_BOOTSTRAP: 'sea' has no port" in result.output) == (1, True), result.output
+    file.write_text('bootstrap = "sea"\n' + file.read_text())
+    for command in ("run", "check"):
+        result = tidelog(command, file)
+        assert (result.exit_code, f"{file}:1: bootstrap: 'sea' has no port" in result.output) == (1, True)
+
+
 def test_brokers_are_those_of_the_flag_the_file_or_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP", "there:1")
     assert load_file(file, None).bootstrap == "there:1"

@@ -64,5 +64,5 @@ def test_a_place_to_start_is_read(text: str, start: Start) -> None:
 
 @pytest.mark.parametrize("text", ["", "middle", "-", "5x", "1.5", "2026-13-01"])
 def test_a_place_that_is_none_says_what_is_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="use beginning, end, an offset"):
+    with pytest.raises(ValueError, match=r"use beginning \(earliest\), end \(latest\), an offset"):
         Start.parse(text, NOW)

@@ -65,6 +65,19 @@ def test_a_variable_that_names_no_setting_is_told() -> None:
     assert warnings == ["the variable TIDELOG_LOG_SEGMENT_BITES names no setting and is ignored"]
 
 
+@pytest.mark.parametrize("text", ['data = "a"\nlog.dirs = "b"', 'listen = "h:1"\nlisteners = "PLAINTEXT://h:2"'])
+def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tidelog.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="are the same setting: give one of them"):
+        gather(Given(config=str(file)), {})
+
+
+def test_variables_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError, match="TIDELOG_DATA and TIDELOG_LOG_DIRS are the same setting"):
+        gather(Given(), {"TIDELOG_DATA": "a", "TIDELOG_LOG_DIRS": "b"})
+
+
 @pytest.mark.parametrize("pair", ["log.segment.bytes", "=5", ""])
 def test_a_setting_without_name_or_value_is_refused(pair: str) -> None:
     with pytest.raises(ConfigError, match="expected NAME=VALUE"):

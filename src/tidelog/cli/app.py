@@ -9,7 +9,9 @@ from tidelog import __version__
 
 COMMANDS = {
     "serve": "tidelog.cli.serve_command:serve",
+    "status": "tidelog.cli.status:status",
     "topic": "tidelog.cli.topic:topic",
+    "config": "tidelog.cli.config:config",
     "produce": "tidelog.cli.produce:produce",
     "consume": "tidelog.cli.consume:consume",
     "group": "tidelog.cli.group:group",
@@ -39,6 +41,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.ClickException:
             raise
+        except BrokenPipeError:  # `| head` has seen enough: no failure
+            from tidelog.cli.failure import forget_output
+
+            forget_output()
+            raise SystemExit(0) from None
         except Exception as error:
             from tidelog.cli.failure import explain
 

@@ -8,6 +8,12 @@ import click
 from tidelog.cli.show import show_json
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal, and end where the answer is no; a script is taken at its word."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True)
+
+
 def delete_each(
     kind: str,
     names: Sequence[str],
@@ -18,8 +24,7 @@ def delete_each(
     as_json: bool,
 ) -> None:
     """`connect` gives what deletes one of them: nobody is asked for anything before the question was answered."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True)
+    confirm(question, yes=yes)
     delete = connect()
     for name in names:
         delete(name)

@@ -1,17 +1,25 @@
 """Exceptions as a person reads them: what happened, and what to do next."""
 
+import errno
+import os
+import sys
 from collections.abc import Iterable
 from typing import IO, Any
 
 import click
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What writing to an output tells, without a file's name."""
+
 
 class Failure(click.ClickException):
     """An error that ends the command: one line, and, where there is one, a second with what to do next."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None, exit_code: int | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code  # pyright: ignore[reportAttributeAccessIssue]
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.secho("Error: ", fg="red", nl=False, err=True, file=file)
@@ -29,9 +37,17 @@ def explain(error: Exception) -> Failure | None:
         return Failure(error.message)
     if isinstance(error, OSError) and error.filename is not None:
         return Failure(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        forget_output()
+        return Failure(f"cannot write the output: {error.strerror}")
     if isinstance(error, ClientError):
         return Failure(error.message, error.hint)
     return None
+
+
+def forget_output() -> None:
+    """Python writes what is left of it once more at its end, which would fail again, and be told by a traceback."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
 
 def pairs(given: Iterable[str], flag: str) -> dict[str, str]:

@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tidelog.cli.deleting import delete_each
-from tidelog.cli.group_tables import (
-    behind,
-    change_rows,
-    change_to_json,
-    group_to_json,
-    member_rows,
-    progress_rows,
-    total_lag,
-)
+from tidelog.cli.group_describe import show_again, show_groups
+from tidelog.cli.group_tables import change_rows, change_to_json
 from tidelog.cli.options import bootstrap_option, group_names, json_option
 from tidelog.cli.show import show_json, show_table
 
@@ -28,9 +21,22 @@ TO = (
 )
 
 
+OF_SINKS = "tidelog-spark-"
+"""How groups are named that no consumer is in: a sink of Spark keeps there which batches are decided."""
+
+NO_GROUPS = "No groups yet. A consumer makes one when it subscribes with a group.id."
+
+
 @click.group()
 def group() -> None:
-    """List, describe, reset and delete consumer groups."""
+    """List, describe, reset and delete consumer groups.
+
+    \b
+    Examples:
+      tidelog group list
+      tidelog group describe billing
+      tidelog group reset billing --to 2h --dry-run
+    """
 
 
 @group.command("list")
@@ -44,9 +50,10 @@ def group() -> None:
 @click.option(
     "--type", "types", multiple=True, type=click.Choice(["classic", "consumer"]), help="Only groups of this protocol."
 )
+@click.option("--all", "show_all", is_flag=True, help="Also those in which Spark sinks keep how far they are.")
 @bootstrap_option
 @json_option
-def list_groups(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+def list_groups(states: tuple[str, ...], types: tuple[str, ...], show_all: bool, bootstrap: str, as_json: bool) -> None:
     """List the groups: their state, protocol and number of members.
 
     \b
@@ -57,7 +64,9 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str,
     """
     from tidelog.client.groups import Groups
 
-    every = Groups(bootstrap).all()
+    unknown = _tell_unknown(bootstrap)
+    there = Groups(bootstrap).all()
+    every = [each for each in there if show_all or not each.name.startswith(OF_SINKS)]
     found = [each for each in every if (not states or each.state in states) and (not types or each.type in types)]
     if as_json:
         show_json([{"group": g.name, "state": g.state, "type": g.type, "members": len(g.members)} for g in found])
@@ -66,43 +75,71 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], bootstrap: str,
         show_table(["Group", "State", "Type", "Members"], rows, right=(3,))
     elif every:
         click.echo(f"None of the {len(every)} groups is like that.", err=True)
-    else:
-        click.echo("No groups yet. A consumer makes one when it subscribes with a group.id.", err=True)
+    elif not unknown:
+        click.echo(NO_GROUPS, err=True)
+    if not as_json:
+        _tell_hidden(len(there) - len(every))
+
+
+def _tell_unknown(bootstrap: str) -> bool:
+    """Whether there may be groups that nobody can tell of now."""
+    from tidelog.client.cluster import connected
+    from tidelog.client.health import OFFSETS_TOPIC
+    from tidelog.client.offline import offline_partitions
+
+    with connected(bootstrap, "list the groups") as cluster:
+        found = offline_partitions(cluster, [OFFSETS_TOPIC])
+    for each in found:
+        click.echo(f"{each.place} is offline: groups that it keeps are unknown; `tidelog status` says more", err=True)
+    return bool(found)
+
+
+def _tell_hidden(count: int) -> None:
+    if count:
+        click.echo(
+            f"{count} {'is' if count == 1 else 'are'} kept by Spark sinks, not shown: --all shows them.", err=True
+        )
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=group_names)
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=group_names)
+@click.option(
+    "--all", "show_all", is_flag=True, help="Without names: also those in which Spark sinks keep how far they are."
+)
+@click.option("--watch", "-w", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--every", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="SECONDS",
+              help="How often, with --watch.")  # fmt: skip
 @bootstrap_option
 @json_option
-def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show members, what each has, committed offsets, and how far behind the group is: in messages and in time.
+def describe(names: tuple[str, ...], show_all: bool, watch: bool, every: float, bootstrap: str, as_json: bool) -> None:
+    """Show members, what each has, committed offsets, and how far behind a group is: in messages and in time.
+
+    Without a name all groups are shown.
 
     \b
     Examples:
       tidelog group describe billing
-      tidelog group describe billing --json | jq .lag
+      tidelog group describe
+      tidelog group describe billing --watch --every 5
+      tidelog group describe billing --json | jq .[0].lag
     """
     from tidelog.client.groups import Groups
 
     groups = Groups(bootstrap)
-    found = [groups.group(name) for name in names]
-    told = [(each, groups.progress(each)) for each in found]
-    if as_json:
-        show_json([group_to_json(each, progress) for each, progress in told])
-        return
-    for each, progress in told:
-        count = len(each.members)
-        click.secho(each.name, bold=True, nl=False)
-        click.echo(
-            f"  {each.state}, {each.type}{f' ({each.assignor})' if each.assignor else ''}, "
-            f"{count} member{'' if count == 1 else 's'}, coordinator {each.coordinator}"
-        )
-        click.echo(f"  {behind(total_lag(progress), max((p.behind_ms or 0 for p in progress), default=0))}")
-        if each.members:
-            show_table(["Member", "Client", "Host", "Instance", "Partitions"], member_rows(each))
-        if progress:
-            headings = ["Topic", "Partition", "Committed", "End", "Lag", "Behind", "Member"]
-            show_table(headings, progress_rows(each, progress), right=(1, 2, 3, 4, 5))
+
+    def show() -> None:
+        described = [groups.group(name) for name in names] if names else groups.all()
+        found = [each for each in described if names or show_all or not each.name.startswith(OF_SINKS)]
+        show_groups(found, groups.progress(found), as_json=as_json)
+        if not as_json:
+            _tell_hidden(len(described) - len(found))
+            if not described and not _tell_unknown(bootstrap):
+                click.echo(NO_GROUPS, err=True)
+
+    if watch:
+        show_again(show, every, clear=not as_json)
+    else:
+        show()
 
 
 @group.command()

@@ -5,16 +5,54 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.client.groups import Change, Group, Place, Progress
+    from tidelog.client.groups import Change, Group
+    from tidelog.client.lag import Lag, Place, Progress
 
+BEYOND_END_MAX = 5
+"""Partitions that are told one by one."""
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
-def behind(lag: int, behind_ms: int) -> str:
-    """`4,210 messages, 38 s behind`."""
-    if not lag:
+def behind(lag: "Lag", partitions: int = 1) -> str:
+    """`4,210 messages, 38 s behind`; what isn't known is said to be unknown."""
+    if not partitions:
+        return "how far behind it is, is unknown: nothing is committed, and no member has partitions"
+    if lag.beyond_end:
+        return "how far behind it is, is unknown: committed offsets are beyond the end"
+    if lag.messages is None:
+        return "how far behind it is, is unknown: partitions can't be reached (`unknown` below)"
+    if not lag.messages:
         return "at the end: nothing is left to consume"
-    return f"{lag:,} message{'' if lag == 1 else 's'}, {human_duration(behind_ms)} behind"
+    if lag.behind_ms == 0:
+        return f"at the end: nothing is left to consume (up to it {lag.messages:,} offsets hold no record)"
+    told = f"{'up to ' if lag.uncommitted else ''}{lag.messages:,} message{'' if lag.messages == 1 else 's'}, "
+    return told + ("for how long is unknown" if lag.behind_ms is None else f"{human_duration(lag.behind_ms)} behind")
+
+
+def notes(progress: Sequence["Progress"], lag: "Lag") -> list[str]:
+    """What explains the lag, and what to do about it."""
+    told: list[str] = []
+    if lag.uncommitted:
+        count = f"{lag.uncommitted} partition{'' if lag.uncommitted == 1 else 's'}"
+        told.append(
+            f"nothing is committed in {count}: all that is there counts, and the consumers' auto.offset.reset decides "
+            "where they begin"
+        )
+    told += [
+        f"the committed offset {each.committed:,} of {each.topic}-{each.partition} is beyond its end, {each.end:,}: "
+        "the log began anew, and consumers start where their auto.offset.reset says; `tidelog group reset` sets another"
+        for each in [each for each in progress if each.beyond_end][:BEYOND_END_MAX]
+    ]
+    if lag.beyond_end > BEYOND_END_MAX:
+        told.append(f"{lag.beyond_end - BEYOND_END_MAX:,} more committed offsets are beyond the end")
+    if lag.behind_open_transactions:
+        topics = " ".join(sorted({each.topic for each in progress if each.behind_open_transaction}))
+        count = lag.behind_open_transactions
+        told.append(
+            f"{count:,} stand{'s' if count == 1 else ''} behind an open transaction: `tidelog txn hanging {topics} "
+            "--open` shows whose"
+        )
+    return told
 
 
 def human_duration(milliseconds: int) -> str:
@@ -28,10 +66,6 @@ def human_duration(milliseconds: int) -> str:
             rest = seconds % size // below_size
             return f"{seconds // size} {unit}" + (f" {rest} {below}" if rest else "")
     return f"{seconds} s"
-
-
-def total_lag(progress: Iterable["Progress"]) -> int:
-    return sum(each.lag or 0 for each in progress)
 
 
 def member_rows(group: "Group") -> list[Sequence[object]]:
@@ -64,19 +98,20 @@ def progress_rows(group: "Group", progress: Iterable["Progress"]) -> list[Sequen
     owners = {place: member for member in group.members for place in member.partitions}
     rows: list[Sequence[object]] = []
     for each in progress:
-        owner = owners.get((each.topic, each.partition))
-        rows.append(
-            (
-                each.topic,
-                each.partition,
-                _number(each.committed),
-                _number(each.end) if each.end is not None else "gone",
-                _number(each.lag),
-                "-" if each.behind_ms is None else "" if not each.lag else human_duration(each.behind_ms),
-                owner.id if owner else "-",
-            )
-        )
+        owner = owners.get(each.place)
+        ends = ("gone", "", "") if each.gone else (_or_unknown(each.end), _or_unknown(each.lag), _age(each))
+        rows.append((each.topic, each.partition, _number(each.committed), *ends, owner.id if owner else "-"))
     return rows
+
+
+def _or_unknown(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
+
+
+def _age(progress: "Progress") -> str:
+    if progress.behind_ms is None:
+        return "unknown"
+    return human_duration(progress.behind_ms) if progress.behind_ms else ""
 
 
 def change_rows(changes: Iterable["Change"]) -> list[Sequence[object]]:
@@ -90,7 +125,7 @@ def change_to_json(change: "Change") -> dict[str, Any]:
     return {"topic": change.topic, "partition": change.partition, "old": change.old, "new": change.new}
 
 
-def group_to_json(group: "Group", progress: Sequence["Progress"]) -> dict[str, Any]:
+def group_to_json(group: "Group", progress: Sequence["Progress"], lag: "Lag") -> dict[str, Any]:
     owners = {place: member.id for member in group.members for place in member.partitions}
     return {
         "group": group.name,
@@ -98,8 +133,11 @@ def group_to_json(group: "Group", progress: Sequence["Progress"]) -> dict[str, A
         "type": group.type,
         "assignor": group.assignor,
         "coordinator": group.coordinator,
-        "lag": total_lag(progress),
-        "behind_ms": max((each.behind_ms or 0 for each in progress), default=0),
+        "lag": lag.messages,
+        "behind_ms": lag.behind_ms,
+        "behind_open_transactions": lag.behind_open_transactions,
+        "uncommitted": lag.uncommitted,
+        "beyond_end": lag.beyond_end,
         "members": [
             {
                 "member": member.id,
@@ -119,7 +157,10 @@ def group_to_json(group: "Group", progress: Sequence["Progress"]) -> dict[str, A
                 "end": each.end,
                 "lag": each.lag,
                 "behind_ms": each.behind_ms,
-                "member": owners.get((each.topic, each.partition)),
+                "behind_open_transaction": each.behind_open_transaction,
+                "gone": each.gone,
+                "beyond_end": each.beyond_end,
+                "member": owners.get(each.place),
             }
             for each in progress
         ],

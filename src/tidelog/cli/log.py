@@ -15,7 +15,13 @@ from tidelog.cli.show import human_bytes, human_time
 
 @click.group()
 def log() -> None:
-    """Look into the files of a data folder."""
+    """Look into the files of a data folder.
+
+    \b
+    Examples:
+      tidelog log dump data/greetings-0
+      tidelog log dump data/greetings-0/00000000000000000000.log --records
+    """
 
 
 @log.command()
@@ -53,7 +59,8 @@ def dump(paths: tuple[str, ...], with_records: bool, as_json: bool) -> None:
                 damaged.append(path)
             click.echo(json.dumps({"file": path, "kind": kind, **entry}) if as_json else "  " + words(entry))
     if damaged:
-        raise Failure(f"{len(set(damaged))} of the files are damaged: {', '.join(sorted(set(damaged)))}")
+        are = "is" if len(set(damaged)) == 1 else "are"
+        raise Failure(f"{len(set(damaged))} of the files {are} damaged: {', '.join(sorted(set(damaged)))}")
 
 
 def _files(paths: tuple[str, ...]) -> Iterator[str]:

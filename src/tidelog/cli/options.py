@@ -8,16 +8,40 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _addresses(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """What is no address of a broker is refused before anything is asked."""
+    from tidelog.rpc.address import addresses
+
+    if value is not None:
+        try:
+            addresses(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 def bootstrap_option(command: F) -> F:
     return click.option(
         "--bootstrap",
         "-b",
         envvar="TIDELOG_BOOTSTRAP",
+        callback=_addresses,
         default="127.0.0.1:9092",
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT",
         help="A broker to ask first.",
+    )(command)
+
+
+def pipeline_bootstrap_option(command: F) -> F:
+    """As a pipeline's file has brokers itself, and goes before the environment."""
+    return click.option(
+        "--bootstrap",
+        "-b",
+        callback=_addresses,
+        metavar="HOST:PORT",
+        help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP.",
     )(command)
 
 

@@ -1,16 +1,17 @@
-"""`tidelog pipeline`: run, check, list, status, replay, redrive. Needs `pip install tidelog[spark]`."""
+"""`tidelog pipeline`: run, check, list, status, reset, replay, redrive. Needs `pip install tidelog[spark]`."""
 
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tidelog.cli.failure import Failure
-from tidelog.cli.options import json_option
+from tidelog.cli.options import json_option, pipeline_bootstrap_option
 from tidelog.cli.pipeline_again import redrive, replay
 from tidelog.cli.pipeline_declare import declare
+from tidelog.cli.pipeline_reset import reset
+from tidelog.cli.pipeline_start import check_start
 from tidelog.cli.pipeline_status import list_pipelines, status
 from tidelog.cli.pipeline_told import FILE, load_file, spark_told
 from tidelog.cli.show import show_json
@@ -24,7 +25,7 @@ def pipeline() -> None:
     """Run data pipelines on Spark: one TOML file each, from topics through SQL to topics and tables."""
 
 
-for _command in (declare, list_pipelines, status, replay, redrive):
+for _command in (declare, list_pipelines, status, reset, replay, redrive):
     pipeline.add_command(_command)
 
 
@@ -33,14 +34,13 @@ for _command in (declare, list_pipelines, status, replay, redrive):
 @click.option("--once", is_flag=True, help="Stop when everything that is there now is done.")
 @click.option("--master", metavar="URL", help="Spark's master: local[2], spark://host:7077, or sc://host for Connect.")
 @click.option("--from", "start", metavar="WHERE", help="Where a first run starts: earliest, latest, 2h, or a time.")
-@click.option(
-    "--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP."
-)
+@pipeline_bootstrap_option
 def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap: str | None) -> None:
     """Run a pipeline until it is stopped (Ctrl-C). It goes on where it stopped, and loses and repeats nothing.
 
     Its exit code is 0 when it was done or was stopped, and 1 when it failed; what should have come to its end (--once)
-    and was stopped before ends with 130 (Ctrl-C) or 143 (SIGTERM).
+    and was stopped before ends with 130 (Ctrl-C) or 143 (SIGTERM), and with 3 where all is done but for records behind
+    a transaction that stood open all the while.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
     """
     made = load_file(file, bootstrap)
     if start is not None:
-        _check_start(start)
+        check_start(start)
     with spark_told():
         from tidelog.spark.pipeline.run import run_at
         from tidelog.spark.pipeline.stopping import Stop
@@ -71,9 +71,7 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
 @pipeline.command()
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--no-spark", is_flag=True, help="Only what the file shows by itself: no topics, columns or SQL.")
-@click.option(
-    "--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP."
-)
+@pipeline_bootstrap_option
 @json_option
 def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_json: bool) -> None:
     """Check pipelines before they run: keys, topics, columns and SQL; each problem with its line.
@@ -126,17 +124,3 @@ def _decoder() -> str:
     found = described()
     slow = found.startswith("plain")
     return "plain Python, which is slow: a C compiler makes it 30 times as fast" if slow else f"code that is {found}"
-
-
-def _check_start(text: str) -> None:
-    """Where a first run starts, as a source's `from` has it: looked at before anything starts."""
-    from tidelog.client.start import Start
-
-    if text in ("earliest", "latest"):
-        return
-    try:
-        kind = Start.parse(text, datetime.now().astimezone()).kind
-    except ValueError:
-        kind = None
-    if kind != "time":
-        raise click.BadParameter(f"{text!r}: write earliest, latest, 2h or 2026-01-31T12:00", param_hint="--from")

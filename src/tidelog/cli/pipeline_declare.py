@@ -5,15 +5,14 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.options import pipeline_bootstrap_option
 from tidelog.cli.pipeline_told import FILE, load_file, spark_told
 
 
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The project.")
-@click.option(
-    "--bootstrap", "-b", metavar="HOST:PORT", help="Brokers, instead of those in the file or TIDELOG_BOOTSTRAP."
-)
+@pipeline_bootstrap_option
 def declare(file: Path, folder: Path, bootstrap: str | None) -> None:
     """Write a project of Spark Declarative Pipelines that reads FILE, and say how to run it.
 

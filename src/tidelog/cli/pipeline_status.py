@@ -111,6 +111,10 @@ def _show(name: str, told: dict[str, Any]) -> None:
             rows.append((sink, *_figures(query, told["at"])))
         elif told["outcome"] in ALIVE:
             click.secho(f"  {sink}: in its first batch: {query['message']}", dim=True)
+    if told.get("held_up"):
+        from tidelog.spark.pipeline.held_up import Held, words
+
+        click.secho(f"  {words(Held(**each) for each in told['held_up'])}", fg="yellow")
     for query, each in told.get("left_out", {}).items():
         click.secho(f"  {query}: {each['told']}", fg="yellow")
     if rows:

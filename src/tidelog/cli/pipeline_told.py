@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
+class NotAll(Failure):
+    """A run that is done but for records behind an open transaction."""
+
+    exit_code = 3
+
+
 def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
     """The pipeline of a file, or every problem that the file shows by itself.
 
     Brokers are those of the flag, of the file, of TIDELOG_BOOTSTRAP: the first that is given.
     """
+    from tidelog.rpc.address import addresses
     from tidelog.spark.pipeline.check import PipelineError
     from tidelog.spark.pipeline.model import load
 
@@ -33,7 +40,13 @@ def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
     except UnicodeDecodeError as error:
         raise Failure(f"{file}: not UTF-8, as TOML has to be: {error.reason} at byte {error.start}") from None
     told = None if bootstrap or "bootstrap" in made.told else os.environ.get("TIDELOG_BOOTSTRAP")
-    return replace(made, bootstrap=told) if told else made
+    if not told:
+        return made
+    try:
+        addresses(told)
+    except ValueError as error:
+        raise Failure(f"TIDELOG_BOOTSTRAP: {error}") from None
+    return replace(made, bootstrap=told)
 
 
 def need_spark(what: str = "pipelines run on Spark, which") -> None:
@@ -50,6 +63,7 @@ def spark_told() -> Generator[None]:
     from pyspark.errors import PySparkException
 
     from tidelog.spark.pipeline.check import PipelineError
+    from tidelog.spark.pipeline.held_up import HeldUp
     from tidelog.spark.pipeline.java import NoSpark
     from tidelog.spark.pipeline.reason import words_of
 
@@ -58,6 +72,8 @@ def spark_told() -> Generator[None]:
             yield
         except (PipelineError, NoSpark) as error:
             raise Failure(str(error)) from None
+        except HeldUp as error:
+            raise NotAll(str(error), "`tidelog txn hanging` tells who ends it; run it again after that") from None
         except (Py4JError, PySparkException) as error:
             raise Failure(
                 f"Spark can't do it: {words_of(error)}", "spark.log in the pipeline's state says more"
@@ -71,7 +87,7 @@ def spark_told() -> Generator[None]:
                 f"{error.strerror}, while writing the pipeline's state", "make room there, and run it again"
             ) from None
         except RuntimeError as error:
-            raise Failure(str(error), "run it again to go on from there") from None
+            raise Failure(str(error), getattr(error, "advice", "run it again to go on from there")) from None
 
 
 @contextmanager

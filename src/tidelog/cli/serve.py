@@ -1,11 +1,11 @@
 """`tidelog serve`: a broker on the real environment, from its settings to its exit code.
 
 What it promises to whoever starts it: one line on stdout when clients are served, naming the address; errors on stderr
-that say what to do; exit code 0 after SIGTERM or SIGINT. Imports are kept lean, since each start pays for them.
+that say what to do; exit code 0 after SIGTERM or SIGINT, 2 where its flags or settings are wrong. Imports are kept
+lean, since each start pays for them.
 """
 
 import errno
-import gc
 import logging
 import os
 import resource
@@ -13,13 +13,16 @@ import signal
 import sys
 import threading
 
+from tidelog import __version__
 from tidelog.broker import Broker
+from tidelog.cli import garbage
 from tidelog.cli.quiet import Quiet
 from tidelog.cli.serve_flags import Given
 from tidelog.cli.settings import gather
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.setting import ConfigError
 from tidelog.controller.controller import MetadataError
+from tidelog.env.log_lines import JsonFormatter, LineFormatter
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
@@ -29,27 +32,33 @@ from tidelog.raft.folder import FolderError
 from tidelog.raft.snapshot import SnapshotError
 from tidelog.wire.errors import KafkaError
 
-GARBAGE_MAX = 20_000
-"""Objects made, and not let go of, after which garbage in circles is looked for; there is little of it."""
+FAILED = 1
+WRONG_SETTINGS = 2
 LOG_LEVELS = ("debug", "info", "warning", "error")
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMATS = {"text": LineFormatter, "json": JsonFormatter}
+PLACES = ("log.dir", "log.dirs", "listeners")
+SECRET = ("password", "secret", "jaas", "credential")
 
 log = logging.getLogger("tidelog")
 
 
-def run(given: Given) -> int:
+def run(given: Given, log_format: str | None = None) -> int:
     """Serve until a signal asks to stop; the process's exit code."""
     if given.exit_with_stdin:
         threading.Thread(target=_exit_with_stdin, name="tidelog-stdin", daemon=True).start()
     try:
-        _log_to_stderr(given.log_level or os.environ.get("TIDELOG_LOG_LEVEL") or "info")
+        _log_to_stderr(
+            given.log_level or os.environ.get("TIDELOG_LOG_LEVEL") or "info",
+            log_format or os.environ.get("TIDELOG_LOG_FORMAT") or "text",
+        )
         settings, warnings = gather(given, os.environ)
         config = BrokerConfig.parse(settings)
     except ConfigError as error:
-        return _refuse(error.message)
+        return _refuse(error.message, WRONG_SETTINGS)
     for warning in warnings:
         log.warning(warning)
     _allow_many_files()
+    log.info("%s", starting(config))
     loop = RealLoop()
     try:
         return _Serving(loop, config).run()
@@ -70,21 +79,22 @@ class _Serving:
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._asked_to_stop, number)
+        self._loop.add_signal_handler(signal.SIGHUP, _hang_up)
         try:
             self._broker.start().on_done(self._started)
         except Exception as error:
-            return _refuse(explain(error, self._config))
+            return _refuse(explain(error, self._config), _exit_code(error))
         self._loop.run_forever()
         return self._exit_code
 
     def _started(self, started: Promise[None]) -> None:
         if started.error is not None:
-            self._exit_code = _refuse(explain(started.error, self._config))
+            self._exit_code = _refuse(explain(started.error, self._config), _exit_code(started.error))
             self._loop.stop()
             return
-        gc.collect()
-        gc.freeze()  # what start made stays: later collections needn't look at it
-        gc.set_threshold(GARBAGE_MAX)  # a request for 100,000 partitions was collections for half of its time
+        garbage.begin(self._loop)
+        for line in overridden(self._broker.services.config):
+            log.warning(line)
         print(f"Tidelog is ready on {', '.join(self._addresses())}", flush=True)
 
     def _addresses(self) -> list[str]:
@@ -109,6 +119,11 @@ class _Serving:
         else:
             log.info("stopped")
         self._loop.stop()
+
+
+def _hang_up() -> None:
+    """A terminal that was closed, or a habit of other servers: by default it would end the process uncleanly."""
+    log.info("SIGHUP: nothing is read anew on it; the broker goes on")
 
 
 def explain(error: BaseException, config: BrokerConfig) -> str:
@@ -141,16 +156,54 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
     return f"the broker did not start: {error}"
 
 
-def _refuse(message: str) -> int:
+def _refuse(message: str, code: int) -> int:
     print(f"tidelog: {message}", file=sys.stderr, flush=True)
-    return 1
+    return code
 
 
-def _log_to_stderr(level: str) -> None:
+def _exit_code(error: BaseException) -> int:
+    return WRONG_SETTINGS if isinstance(error, ConfigError) else FAILED
+
+
+def starting(config: BrokerConfig) -> str:
+    """What is about to be started: the version, where, and the settings that somebody chose; never a secret."""
+    chosen = [
+        name if any(word in name for word in SECRET) else f"{name}={value}"
+        for name, value in sorted(config.static.items())
+        if name not in PLACES and config.SETTINGS[name].parse(value) != config.SETTINGS[name].default
+    ]
+    where = ", ".join(str(listener) for listener in config.listener_list)
+    return f"Tidelog {__version__} starts on {', '.join(config.folders)}, to listen on {where}; " + (
+        f"settings: {', '.join(chosen)}" if chosen else "all settings are defaults"
+    )
+
+
+def overridden(config: BrokerConfig) -> list[str]:
+    """Settings of the start that don't hold, since others were set while the broker ran; never a secret."""
+    found: list[str] = []
+    for name, value in sorted(config.static.items()):
+        for dynamic, whose in ((config.dynamic_own, str(config.node_id)), (config.dynamic_default, "all")):
+            if name not in dynamic:
+                continue
+            if dynamic[name] != value:
+                told = f" ({dynamic[name]})" if not any(word in name for word in SECRET) else ""
+                found.append(
+                    f"{name} of the start doesn't hold: what was set for broker {whose} goes before it{told}; "
+                    f"`tidelog config set broker {whose} --unset {name}` takes that back"
+                )
+            break
+    return found
+
+
+def _log_to_stderr(level: str, style: str) -> None:
     if level.lower() not in LOG_LEVELS:
         raise ConfigError("log-level", f"--log-level {level}: expected one of {', '.join(LOG_LEVELS)}")
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=LOG_FORMAT)
-    logging.getLogger().handlers[0].addFilter(Quiet())
+    handler = logging.StreamHandler(sys.stderr)
+    if style not in LOG_FORMATS:
+        raise ConfigError("log-format", f"--log-format {style}: expected one of {', '.join(LOG_FORMATS)}")
+    handler.setFormatter(LOG_FORMATS[style]())
+    handler.addFilter(Quiet())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def _allow_many_files() -> None:

@@ -4,7 +4,7 @@ All three speak Kafka's names (`tidelog.config.environment` says how variables a
 short for `log.dirs` and `listeners`, in all three.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tidelog.cli.serve_flags import Given
@@ -13,24 +13,42 @@ from tidelog.config.setting import ConfigError
 
 DEFAULT_DATA = "./data"
 DEFAULT_LISTEN = "127.0.0.1:9092"
-OTHER_VARIABLES = frozenset({"TIDELOG_CONFIG", "TIDELOG_BOOTSTRAP", "TIDELOG_LOG_LEVEL", "TIDELOG_KAFKA_JARS"})
+OTHER_VARIABLES = frozenset(
+    {"TIDELOG_CONFIG", "TIDELOG_BOOTSTRAP", "TIDELOG_LOG_LEVEL", "TIDELOG_LOG_FORMAT", "TIDELOG_KAFKA_JARS"}
+)
 
 SHORT_NAMES = {"data": "log.dirs", "listen": "listeners"}
+SAME = {"data": ("log.dirs", "log.dir"), "listen": ("listeners",)}
 
 
 def gather(given: Given, variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The settings under Kafka's names, and a warning for each variable that names no setting.
 
-    Raises ConfigError for a flag that isn't NAME=VALUE and for a file that can't be read.
+    Raises ConfigError for a flag that isn't NAME=VALUE, a file that can't be read, and what contradicts itself.
     """
     settings: dict[str, str] = {"log.dirs": DEFAULT_DATA, "listeners": listeners(DEFAULT_LISTEN)}
     config_file = given.config or variables.get("TIDELOG_CONFIG")
     if config_file:
-        _merge(settings, read_file(config_file))
+        from_file = read_file(config_file)
+        _refuse_both(from_file, lambda name: name, f" in {config_file}")
+        _merge(settings, from_file)
     from_variables, warnings = read_variables(variables)
+    _refuse_both(from_variables, lambda name: PREFIX + name.upper().replace(".", "_"))
     _merge(settings, from_variables)
-    _merge(settings, read_flags(given))
+    flags = read_flags(given)
+    _refuse_both(flags, lambda name: f"--{name}" if name in SHORT_NAMES else f"--set {name}")
+    _merge(settings, flags)
     return settings, warnings
+
+
+def _refuse_both(found: Mapping[str, str], spelt: Callable[[str], str], where: str = "") -> None:
+    """One of a source wins over another's, but what stands twice in one is a mistake of whoever wrote it."""
+    for short, names in SAME.items():
+        for name in names:
+            if short in found and name in found:
+                raise ConfigError(
+                    name, f"{spelt(short)} and {spelt(name)}{where} are the same setting: give one of them"
+                )
 
 
 def read_flags(given: Given) -> dict[str, str]:

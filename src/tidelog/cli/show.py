@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from tidelog.env.log_lines import printable
+
 PIPE_COLUMNS = 10_000  # so that nothing is cut or wrapped when another program reads
 
 
@@ -15,7 +17,10 @@ def show_json(value: object) -> None:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """Rows under headings; the columns in `right` hold numbers and are aligned to the right."""
+    """Rows under headings; the columns in `right` hold numbers and are aligned to the right.
+
+    Ids of groups, members and transactions are whatever a client chose: the terminal is told to do nothing by them.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -24,9 +29,14 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*("" if cell is None else printable(str(cell)) for cell in row))
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
     console.print(table, crop=sys.stdout.isatty(), soft_wrap=False)
+
+
+def counted(count: int, noun: str) -> str:
+    """1 partition, 1,200 partitions."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def human_bytes(count: float) -> str:

@@ -1,21 +1,30 @@
-"""`tidelog topic`: create, list, describe, alter, delete."""
+"""`tidelog topic`: create, list, describe, alter, trim, delete."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.deleting import delete_each
+from tidelog.cli.deleting import confirm, delete_each
 from tidelog.cli.failure import pairs
 from tidelog.cli.options import bootstrap_option, json_option, topic_names
-from tidelog.cli.show import show_json, show_table
+from tidelog.cli.show import counted, human_bytes, show_json, show_table
+from tidelog.env.log_lines import printable
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Topic
+    from tidelog.client.admin import Partition, Topic
 
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics.
+
+    \b
+    Examples:
+      tidelog topic create orders --partitions 8
+      tidelog topic list --by-size
+      tidelog topic describe orders
+      tidelog topic alter orders --config retention.ms=86400000
+    """
 
 
 @topic.command()
@@ -67,26 +76,42 @@ def create(
 
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Also the topics that brokers keep for themselves.")
+@click.option("--by-size", is_flag=True, help="The largest first.")
 @bootstrap_option
 @json_option
-def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
-    """List the topics.
+def list_topics(internal: bool, by_size: bool, bootstrap: str, as_json: bool) -> None:
+    """List the topics, with the bytes that they take on disk, all replicas together.
 
     \b
     Examples:
       tidelog topic list
+      tidelog topic list --by-size
       tidelog topic list --json | jq -r .[].topic
     """
     from tidelog.client import Admin
 
-    found = [topic for topic in Admin(bootstrap).topics() if internal or not topic.internal]
+    admin = Admin(bootstrap)
+    found = [topic for topic in admin.topics() if internal or not topic.internal]
+    sizes = admin.sizes() or {}
+    if by_size:
+        found.sort(key=lambda topic: sizes.get(topic.name, 0), reverse=True)
     if as_json:
-        show_json([{"topic": t.name, "partitions": len(t.partitions), "replication": t.replication} for t in found])
+        show_json(
+            [
+                {
+                    "topic": t.name,
+                    "partitions": len(t.partitions),
+                    "replication": t.replication,
+                    "bytes": sizes.get(t.name),
+                }
+                for t in found
+            ]
+        )
     elif found:
         show_table(
-            ["Topic", "Partitions", "Replication"],
-            [(t.name, len(t.partitions), t.replication) for t in found],
-            right=(1, 2),
+            ["Topic", "Partitions", "Replication", "Size"],
+            [(t.name, len(t.partitions), t.replication, _size(sizes.get(t.name))) for t in found],
+            right=(1, 2, 3),
         )
     else:
         click.echo("No topics yet. `tidelog topic create NAME` makes one.", err=True)
@@ -113,17 +138,21 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
         return
     for topic in found:
         records = sum((p.end or 0) - (p.start or 0) for p in topic.partitions)
+        offline = [p for p in topic.partitions if p.offline is not None]
+        known = f"{counted(records, 'record')}{' and those that are offline' if offline else ''}"
         click.secho(topic.name, bold=True, nl=False)
         click.echo(
-            f"  {len(topic.partitions)} partitions, replication {topic.replication}, {records:,} records, id {topic.id}"
+            f"  {counted(len(topic.partitions), 'partition')}, replication {topic.replication}, {known}, id {topic.id}"
         )
         for name, value in sorted(topic.configs.items()):
             click.echo(f"  {name}={value}")
         show_table(
             ["Partition", "Leader", "Replicas", "In sync", "First offset", "Next offset"],
-            [(p.index, p.leader, _joined(p.replicas), _joined(p.isr), p.start, p.end) for p in topic.partitions],
+            [(p.index, p.leader, _joined(p.replicas), _joined(p.isr), *_ends(p)) for p in topic.partitions],
             right=(0, 1, 4, 5),
         )
+        for p in offline:
+            click.secho(f"  {topic.name}-{p.index} is offline: {printable(p.offline or '')}", fg="red")
 
 
 @topic.command()
@@ -145,19 +174,74 @@ def alter(
       tidelog topic alter orders --partitions 16
     """
     from tidelog.client import Admin
+    from tidelog.client.configs import alter as alter_configs
 
     wanted = pairs(configs, "--config")
     if partitions is None and not wanted and not unset:
         raise click.UsageError("nothing to change: give --partitions, --config or --unset")
     admin = Admin(bootstrap)
     if wanted or unset:
-        admin.alter_configs(name, wanted, unset)
+        alter_configs(bootstrap, "topic", name, wanted, unset)
     if partitions is not None:
         admin.add_partitions(name, partitions)
     if as_json:
         show_json({"topic": name, "altered": True})
     else:
         click.echo(f"Altered topic {name}.")
+
+
+@topic.command()
+@click.argument("name", shell_complete=topic_names)
+@click.option(
+    "--before",
+    required=True,
+    metavar="WHERE",
+    help="end (all), an offset (42), the last of each partition (-10), a time ago (1d) or a time (2026-01-31T12:00).",
+)
+@click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="Only these; repeatable.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@bootstrap_option
+@json_option
+def trim(name: str, before: str, partitions: tuple[int, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
+    """Delete the first records of a topic: all that are before an offset or a time, or all there are.
+
+    The offsets of what stays don't change. Space is free again when whole segments are below, after the topic's
+    file.delete.delay.ms; records of the segment that is written to stay on disk until it is full.
+
+    \b
+    Examples:
+      tidelog topic trim orders --before 7d
+      tidelog topic trim orders --before 2026-01-31T12:00 --partition 0
+      tidelog topic trim orders --before end --yes
+    """
+    from datetime import datetime
+
+    from tidelog.client import Admin
+    from tidelog.client.start import Start
+
+    try:
+        where = Start.parse(before, datetime.now())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--before") from None
+    admin = Admin(bootstrap)
+    plan = admin.trim_plan(name, where, partitions)
+    records = sum(each.records for each in plan)
+    if not as_json:
+        show_table(
+            ["Partition", "First offset", "Then", "Next offset", "Records that go"],
+            [(each.partition, each.start, each.new, each.end, f"{each.records:,}") for each in plan],
+            right=(0, 1, 2, 3, 4),
+        )
+    if records:
+        confirm(f"Delete {counted(records, 'record')} of {name} for good?", yes=yes)
+        admin.trim(name, plan)
+    if as_json:
+        rows = [{"partition": each.partition, "start": each.new, "deleted": each.records} for each in plan]
+        show_json({"topic": name, "deleted": records, "partitions": rows})
+    else:
+        click.echo(
+            f"Deleted {counted(records, 'record')} of {name}." if records else f"{name} has no records before that."
+        )
 
 
 @topic.command()
@@ -179,6 +263,14 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     delete_each("topic", names, question, lambda: Admin(bootstrap).delete_topic, yes=yes, as_json=as_json)
 
 
+def _size(count: int | None) -> str:
+    return "unknown" if count is None else human_bytes(count)
+
+
+def _ends(partition: "Partition") -> tuple[object, object]:
+    return ("offline", "offline") if partition.offline is not None else (partition.start, partition.end)
+
+
 def _joined(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
 
@@ -196,6 +288,7 @@ def _plain(topic: "Topic") -> dict[str, Any]:
                 "isr": p.isr,
                 "start": p.start,
                 "end": p.end,
+                **({} if p.offline is None else {"offline": p.offline}),
             }
             for p in topic.partitions
         ],

@@ -5,18 +5,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.failure import Failure
 from tidelog.cli.options import bootstrap_option, json_option, topic_names
 from tidelog.cli.show import human_time, show_json, show_table
+from tidelog.cli.txn_settle import settle
 
 if TYPE_CHECKING:
-    from tidelog.client.transactions import Described, Open, Transactions
+    from tidelog.client.transactions import Described, Transactions
+    from tidelog.rpc.open_in import StandingOpen
 
+ENDED_BY = {
+    "nobody": "nobody: abort it",
+    "owner": "its owner",
+    "lease": "its owner, or its lease",
+    "timeout": "its timeout",
+    "coordinator": "its coordinator, now",
+}
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
 @click.group()
 def txn() -> None:
-    """List, describe and abort transactions."""
+    """List, describe and abort transactions.
+
+    \b
+    Examples:
+      tidelog txn list --state ongoing
+      tidelog txn hanging
+      tidelog txn describe payments-1
+      tidelog txn abort payments-1
+    """
+
+
+txn.add_command(settle)
 
 
 @txn.command("list")
@@ -92,13 +113,23 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @txn.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=topic_names)
-@click.option("--open", "every", is_flag=True, help="All that are open, also those that their coordinator will end.")
+@click.option("--open", "every", is_flag=True, help="All that are open, also those that their timeout ends.")
+@click.option(
+    "--longer-than",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Two-phase transactions only where they are open for longer.",
+)
 @bootstrap_option
 @json_option
-def hanging(topics: tuple[str, ...], every: bool, bootstrap: str, as_json: bool) -> None:
-    """Find transactions that are open in a partition and that nothing will end.
+def hanging(topics: tuple[str, ...], every: bool, longer_than: float, bootstrap: str, as_json: bool) -> None:
+    """Find transactions that are open in a partition and that no timeout will end.
 
-    Readers of committed records wait behind such a transaction for ever. `tidelog txn abort` ends it.
+    Readers of committed records wait behind such a transaction. One that no coordinator knows is ended by `tidelog txn
+    abort` alone. One of two-phase commit is ended by its owner, such as the next run of a Spark query; the coordinator
+    aborts it when nobody renews its lease, if it has one and isn't prepared.
 
     \b
     Examples:
@@ -109,20 +140,23 @@ def hanging(topics: tuple[str, ...], every: bool, bootstrap: str, as_json: bool)
     from tidelog.client.transactions import Transactions
 
     with Transactions(bootstrap) as transactions:
-        found = transactions.open_in(topics) if every else transactions.hanging(topics)
+        found = transactions.open_in(topics) if every else transactions.hanging(topics, int(longer_than * 1000))
     if as_json:
         show_json([_open(each) for each in found])
     elif found:
         show_table(
-            ["Topic", "Partition", "From offset", "Producer id", "Epoch", "Last written"],
+            ["Topic", "Partition", "From offset", "Transactional id", "Producer id", "Epoch", "Since", "Ended by"],
             [
-                (o.topic, o.partition, o.first_offset, o.producer_id, o.producer_epoch, human_time(o.last_written_ms))
+                (
+                    *(o.topic, o.partition, o.first_offset, o.name or "unknown", o.producer_id, o.producer_epoch),
+                    *(human_time(o.since_ms), ENDED_BY[o.ended_by]),
+                )
                 for o in found
             ],
-            right=(1, 2, 3, 4),
+            right=(1, 2, 4, 5),
         )
     else:
-        click.echo("None." if every else "None: every open transaction is known to its coordinator.", err=True)
+        click.echo("None." if every else "None: what is open is ended by its timeout, or was begun just now.", err=True)
 
 
 @txn.command()
@@ -137,6 +171,9 @@ def hanging(topics: tuple[str, ...], every: bool, bootstrap: str, as_json: bool)
     "--offset", "-o", type=click.IntRange(0), metavar="N", help="Of a transaction that hangs: where it begins."
 )
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option(
+    "--prepared", is_flag=True, help="Also one that is prepared: if its commit is recorded, its rows are lost."
+)
 @bootstrap_option
 @json_option
 def abort(
@@ -145,12 +182,14 @@ def abort(
     partition: int | None,
     offset: int | None,
     yes: bool,
+    prepared: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Abort a transaction.
 
-    By its transactional id: the coordinator aborts it, and its producer is fenced. By topic, partition and first
+    By its transactional id: the coordinator aborts it, and its producer is fenced; not one of two-phase commit that is
+    prepared, unless that is asked for. By topic, partition and first
     offset: an abort marker is written into the partition, for a transaction that no coordinator knows of any more.
 
     \b
@@ -165,7 +204,7 @@ def abort(
         raise click.UsageError("give a transactional id, or all of --topic, --partition and --offset")
     with Transactions(bootstrap) as transactions:
         if name is not None:
-            told, words = _abort(transactions, name, yes)
+            told, words = _abort(transactions, name, yes, prepared)
         else:
             assert topic is not None
             assert partition is not None
@@ -177,8 +216,14 @@ def abort(
         click.echo(words)
 
 
-def _abort(transactions: "Transactions", name: str, yes: bool) -> tuple[dict[str, Any], str]:
-    state = transactions.describe(name).state
+def _abort(transactions: "Transactions", name: str, yes: bool, prepared: bool) -> tuple[dict[str, Any], str]:
+    described = transactions.describe(name)
+    state = described.state
+    if state == "Ongoing" and described.prepared and not prepared:
+        raise Failure(
+            f"{name} is prepared: its commit may be recorded elsewhere, and then its rows would be lost",
+            "`tidelog txn settle` ends what a Spark query left as its decision says; --prepared aborts it all the same",
+        )
     _confirm(f"Abort the transaction of {name} ({state}) and fence its producer?", yes)
     transactions.abort(name)
     aborted = state == "Ongoing"
@@ -202,7 +247,14 @@ def _confirm(question: str, yes: bool) -> None:
 
 
 def _timeout(described: "Described") -> str:
-    return "none (two-phase commit)" if described.timeout_ms == 2**31 - 1 else f"{described.timeout_ms / 1000:g} s"
+    from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS, PREPARED_MS
+
+    two_phase = {
+        NO_TIMEOUT_MS: "none (two-phase commit)",
+        LEASED_MS: "none, but a lease (two-phase commit)",
+        PREPARED_MS: "none (two-phase commit, prepared)",
+    }
+    return two_phase.get(described.timeout_ms, f"{described.timeout_ms / 1000:g} s")
 
 
 def _described(described: "Described") -> dict[str, Any]:
@@ -217,7 +269,7 @@ def _described(described: "Described") -> dict[str, Any]:
     }
 
 
-def _open(found: "Open") -> dict[str, Any]:
+def _open(found: "StandingOpen") -> dict[str, Any]:
     return {
         "topic": found.topic,
         "partition": found.partition,
@@ -225,4 +277,7 @@ def _open(found: "Open") -> dict[str, Any]:
         "producer_id": found.producer_id,
         "producer_epoch": found.producer_epoch,
         "last_written_ms": found.last_written_ms,
+        "id": found.name,
+        "since_ms": found.since_ms,
+        "ended_by": found.ended_by,
     }

@@ -1,15 +1,21 @@
 """Topics: made, listed, described, changed and deleted."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import confluent_kafka.admin
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
+from tidelog.client.cluster import connected
 from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
+from tidelog.client.log_dirs import topic_bytes
+from tidelog.client.offline import offline_partitions
+from tidelog.client.start import Start
 
 T = TypeVar("T")
 
@@ -22,6 +28,7 @@ class Partition:
     leader: int
     replicas: list[int]
     isr: list[int]
+    offline: str | None = None  # why its leader can't serve it, where it was asked for
     start: int | None = None  # first offset, where it was asked for
     end: int | None = None  # the offset that the next record gets
 
@@ -42,6 +49,31 @@ class Topic:
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """What deleting the first records of a partition comes to: it starts at `new` then."""
+
+    partition: int
+    start: int
+    end: int
+    new: int
+
+    @property
+    def records(self) -> int:
+        return self.new - self.start
+
+
+@contextmanager
+def _in_bounds(doing: str) -> Generator[None]:
+    """The library refuses some numbers by itself, before any broker is asked."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise ClientError(
+            f"cannot {doing}: {error}", "at most 100,000 partitions and 10,000 replicas can be asked for at once"
+        ) from None
+
+
 class Admin:
     """A connection for administration; every failure is a ClientError."""
 
@@ -54,10 +86,13 @@ class Admin:
         self, name: str, partitions: int = -1, replication: int = -1, configs: Mapping[str, str] | None = None
     ) -> None:
         """Create a topic; -1 takes the broker's default."""
-        new = library.NewTopic(
-            name, num_partitions=partitions, replication_factor=replication, config=dict(configs or {})
-        )
-        self._wait(self._client.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[name], f"create topic {name}")
+        doing = f"create topic {name}"
+        with _in_bounds(doing):
+            new = library.NewTopic(
+                name, num_partitions=partitions, replication_factor=replication, config=dict(configs or {})
+            )
+            created = self._client.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)
+        self._wait(created[name], doing)
 
     def delete_topic(self, name: str) -> None:
         deleted = self._client.delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)
@@ -65,21 +100,64 @@ class Admin:
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow the topic to `total` partitions."""
-        grown = self._client.create_partitions([library.NewPartitions(name, total)])
-        self._wait(grown[name], f"grow topic {name} to {total} partitions")
+        doing = f"grow topic {name} to {total} partitions"
+        with _in_bounds(doing):
+            grown = self._client.create_partitions([library.NewPartitions(name, total)])
+        self._wait(grown[name], doing)
 
-    def alter_configs(self, name: str, values: Mapping[str, str], unset: tuple[str, ...] = ()) -> None:
-        """Set and unset configs of a topic; the others stay."""
-        changes = [
-            library.ConfigEntry(config, value, incremental_operation=library.AlterConfigOpType.SET)
-            for config, value in values.items()
-        ] + [
-            library.ConfigEntry(config, None, incremental_operation=library.AlterConfigOpType.DELETE)
-            for config in unset
+    def trim_plan(self, name: str, where: Start, partitions: Collection[int] = ()) -> list[Trim]:
+        """What would go if everything before `where` was deleted: of these partitions, or all that can be served."""
+        topic = self.topic(name)
+        for index in set(partitions) - {each.index for each in topic.partitions}:
+            count = len(topic.partitions)
+            raise ClientError(f"{name} has no partition {index}: it has {count}, numbered from 0")
+        served = [
+            each for each in topic.partitions if each.offline is None and (not partitions or each.index in partitions)
         ]
-        resource = library.ConfigResource(library.ResourceType.TOPIC, name, incremental_configs=changes)
-        altered = self._client.incremental_alter_configs([resource])
-        self._wait(altered[resource], f"change the settings of topic {name}")
+        by_time: dict[int, int] = {}
+        if where.kind == "time":
+            by_time = self._offsets(name, served, library.OffsetSpec.for_timestamp(where.value))
+        plan: list[Trim] = []
+        for each in served:
+            start, end = each.start or 0, each.end or 0
+            if where.kind == "offset" and where.value > end > start:
+                raise ClientError(
+                    f"{name}-{each.index} ends at offset {end}: nothing was deleted",
+                    "--before end deletes all that is there, --partition chooses partitions",
+                )
+            at = by_time.get(each.index, -1)
+            wanted = {
+                "beginning": start,
+                "end": end,
+                "offset": where.value,
+                "last": end - where.value,
+                "time": end if at < 0 else at,
+            }[where.kind]
+            plan.append(Trim(each.index, start, end, min(max(wanted, start), end)))
+        return plan
+
+    def trim(self, name: str, plan: Iterable[Trim]) -> None:
+        """Delete the records; their partitions start at the new offsets from now on."""
+        asked = [TopicPartition(name, each.partition, each.new) for each in plan if each.records]
+        for place, answer in self._client.delete_records(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                self._wait(answer, f"delete records of {name}-{place.partition}")
+            except ClientError as error:
+                if "KAFKA_STORAGE_ERROR" not in error.message:
+                    raise
+                hint = (
+                    "where the disk is full to the last byte, even noting the new start takes some KB: remove another "
+                    "file first, then trim again; `tidelog status` shows the disk and partitions that are offline"
+                )
+                raise ClientError(error.message, hint) from None
+
+    def sizes(self) -> dict[str, int] | None:
+        """Bytes of each topic on all brokers together; None where they don't tell."""
+        try:
+            with connected(self._bootstrap, "ask for sizes") as cluster:
+                return topic_bytes(cluster)
+        except ClientError:
+            return None
 
     def topics(self) -> list[Topic]:
         """Every topic with its partitions, by name."""
@@ -88,17 +166,21 @@ class Admin:
 
     def topic(self, name: str) -> Topic:
         """One topic with its partitions, their first and next offsets, and the configs that were set for it."""
-        found = self._metadata().get(name)
+        known = self._metadata()
+        found = known.get(name)
         if found is None:
+            close = get_close_matches(name, known, n=1)
             raise ClientError(
-                f"there is no topic {name}",
+                f"there is no topic {name}{f': did you mean {close[0]}?' if close else ''}",
                 "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one",
             )
         plain = self._topic(found)
-        starts = self._offsets(plain, library.OffsetSpec.earliest())
-        ends = self._offsets(plain, library.OffsetSpec.latest())
+        offline = self._offline(name)
+        served = [partition for partition in plain.partitions if partition.index not in offline]
+        starts = self._offsets(name, served, library.OffsetSpec.earliest())
+        ends = self._offsets(name, served, library.OffsetSpec.latest())
         partitions = [
-            Partition(p.index, p.leader, p.replicas, p.isr, starts.get(p.index), ends.get(p.index))
+            replace(p, offline=offline.get(p.index), start=starts.get(p.index), end=ends.get(p.index))
             for p in plain.partitions
         ]
         return Topic(name, partitions, self._topic_id(name), self._configs(name))
@@ -129,13 +211,21 @@ class Admin:
         own = library.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {entry.name: entry.value for entry in entries.values() if entry.source == own}
 
-    def _offsets(self, topic: Topic, which: object) -> dict[int, int]:
-        asked = {TopicPartition(topic.name, partition.index): which for partition in topic.partitions}
+    def _offsets(self, topic: str, partitions: list[Partition], which: object) -> dict[int, int]:
+        asked = {TopicPartition(topic, partition.index): which for partition in partitions}
+        if not asked:
+            return {}
         answers = self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
         return {
-            place.partition: self._wait(answer, f"ask for the offsets of {topic.name}").offset
+            place.partition: self._wait(answer, f"ask for the offsets of {topic}").offset
             for place, answer in answers.items()
         }
+
+    def _offline(self, name: str) -> dict[int, str]:
+        """The partitions of the topic that can't be served, and why."""
+        with connected(self._bootstrap, f"describe topic {name}") as cluster:
+            found = offline_partitions(cluster, [name])
+        return {each.partition: each.reason or "its broker does not say why" for each in found}
 
     def _wait(self, answer: "Future[T]", doing: str) -> T:
         try:

@@ -1,10 +1,9 @@
 """Settings that all our uses of confluent-kafka share."""
 
 import logging
-import socket
 from typing import Any
 
-from tidelog.client.errors import no_broker
+from tidelog.client.errors import accepts, no_broker
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 REQUEST_TIMEOUT_S = 10.0
@@ -31,11 +30,5 @@ def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
 
 def knock(bootstrap: str) -> None:
     """Raise ClientError at once where nobody listens: the library would go on trying, for minutes when it writes."""
-    for address in bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port or 0)), CONNECT_TIMEOUT_S).close()
-        except (OSError, ValueError, OverflowError):
-            continue
-        return
-    raise no_broker(bootstrap)
+    if not accepts(bootstrap, CONNECT_TIMEOUT_S):
+        raise no_broker(bootstrap)

@@ -1,7 +1,10 @@
 """One error for everything that goes wrong on the way to a broker, with a hint at what to do next."""
 
+import socket
+
 from confluent_kafka import KafkaError, KafkaException
 
+PROBE_TIMEOUT_S = 1.0
 NO_BROKER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
 
@@ -12,6 +15,28 @@ class ClientError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def nobody_answers(bootstrap: str) -> ClientError:
+    """For a question without an answer: whether nobody listens there, or somebody does and says nothing."""
+    if not accepts(bootstrap, PROBE_TIMEOUT_S):
+        return no_broker(bootstrap)
+    return ClientError(
+        f"the broker at {bootstrap} accepts connections, but does not answer",
+        "it may be stopped, overloaded, or no broker at all: look at its process, and at its log",
+    )
+
+
+def accepts(bootstrap: str, timeout_s: float) -> bool:
+    """Whether one of these addresses can be connected to."""
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port or 0)), timeout_s).close()
+        except (OSError, ValueError, OverflowError):
+            continue
+        return True
+    return False
 
 
 def no_broker(bootstrap: str) -> ClientError:
@@ -27,7 +52,7 @@ def from_kafka(error: KafkaError | KafkaException, bootstrap: str, doing: str) -
     if not isinstance(cause, KafkaError):
         return ClientError(f"cannot {doing}: {error}")
     if cause.code() in NO_BROKER:
-        return no_broker(bootstrap)
+        return nobody_answers(bootstrap)
     return ClientError(f"cannot {doing}: {cause.name()}: {cause.str()}", _hint(cause))
 
 

@@ -1,15 +1,15 @@
 """Consumer groups: listed, described with how far behind they are, set to other offsets, deleted."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import confluent_kafka.admin
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
-from tidelog.client.lag import first_unread_ms
+from tidelog.client.lag import Place, Progress, first_unread_ms
 from tidelog.client.start import Start
 
 library: Any = confluent_kafka.admin  # its own types are partial, so they end here
@@ -17,8 +17,6 @@ library: Any = confluent_kafka.admin  # its own types are partial, so they end h
 DESCRIBED_AT_ONCE = 100
 STATES = ("stable", "rebalancing", "empty", "dead")
 TYPES = ("classic", "consumer")
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +40,6 @@ class Group:
     assignor: str = ""
     coordinator: str = ""
     members: list[Member] = field(default_factory=list[Member])
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a group has come in one partition."""
-
-    topic: str
-    partition: int
-    committed: int | None
-    start: int | None
-    end: int | None
-    """None where the partition is gone, or can't be reached."""
-    behind_ms: int | None = None
-    """How long ago the first record that isn't consumed yet was written; 0 where there is none."""
-
-    @property
-    def lag(self) -> int | None:
-        """Messages up to the end; deleted ones can't be consumed any more and don't count."""
-        if self.committed is None or self.end is None:
-            return None
-        return max(self.end - max(self.committed, self.start or 0), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +77,50 @@ class Groups:
             raise unknown_group(name)
         return found
 
-    def progress(self, group: Group) -> list[Progress]:
-        """Every partition that the group has an offset of or a member for: committed, end, lag, and time behind."""
-        committed = self.committed(group.name)
-        assigned = {place for member in group.members for place in member.partitions}
-        places = sorted(assigned | committed.keys())
-        starts = self._offsets(places, library.OffsetSpec.earliest())
-        ends = self._offsets(places, library.OffsetSpec.latest())
+    def progress(self, groups: Sequence[Group]) -> list[list[Progress]]:
+        """Of each group, every partition that it has an offset of or a member for: committed, end, lag, time behind."""
+        committed = self._committed([group.name for group in groups])
+        assigned = [{place for member in group.members for place in member.partitions} for group in groups]
+        places = sorted({place for each in (*committed, *assigned) for place in each})
+        starts, unreachable = self._offsets(places, library.OffsetSpec.earliest())
+        stable_ends, _ = self._offsets(places, library.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ends, unreachable_too = self._offsets(places, library.OffsetSpec.latest())
+        unreachable |= unreachable_too
+
+        def standing(place: Place, offset: int | None) -> Progress:
+            gone = place not in ends and place not in unreachable
+            return Progress(*place, offset, starts.get(place), stable_ends.get(place), ends.get(place), gone)
+
         found = [
-            Progress(
-                *place, committed.get(place), starts.get(place), ends.get(place), 0 if place in committed else None
-            )
-            for place in places
+            [standing(place, at.get(place)) for place in sorted(at.keys() | has)]
+            for at, has in zip(committed, assigned, strict=True)
         ]
-        unread = {(p.topic, p.partition): p.committed or 0 for p in found if p.lag}
-        behind_ms = first_unread_ms(self._bootstrap, unread)
+        unread = {(p.place, p.begins) for of_group in found for p in of_group if p.begins is not None and p.lag}
+        ages_ms = first_unread_ms(self._bootstrap, unread)
         return [
-            Progress(p.topic, p.partition, p.committed, p.start, p.end, behind_ms.get((p.topic, p.partition)))
-            if p.lag or p.lag is None
-            else p
-            for p in found
+            [
+                replace(p, behind_ms=0 if p.lag == 0 else ages_ms.get((p.place, p.begins or 0)) if p.lag else None)
+                for p in of_group
+            ]
+            for of_group in found
         ]
 
     def committed(self, name: str) -> dict[Place, int]:
         """The offsets that a group committed; none for a group that isn't there."""
-        asked = [ConsumerGroupTopicPartitions(name)]
-        answer = self._client.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[name]
-        found = self._wait(answer, f"ask for the offsets of group {name}").topic_partitions or ()
-        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        return self._committed([name])[0]
+
+    def _committed(self, names: Sequence[str]) -> list[dict[Place, int]]:
+        answers = [
+            self._client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name)], request_timeout=REQUEST_TIMEOUT_S
+            )[name]
+            for name in names
+        ]
+        found: list[dict[Place, int]] = []
+        for name, answer in zip(names, answers, strict=True):
+            told = self._wait(answer, f"ask for the offsets of group {name}").topic_partitions or ()
+            found.append({(each.topic, each.partition): each.offset for each in told if each.offset >= 0})
+        return found
 
     def plan(self, name: str, where: "Start | Shift", topics: Sequence[tuple[str, Sequence[int]]] = ()) -> list[Change]:
         """What a reset would change, and where to; ClientError where the group has members.
@@ -142,8 +135,8 @@ class Groups:
             raise ClientError(
                 f"group {name} has no offsets to reset", "name the topics to begin with: --topic NAME, once for each"
             )
-        starts = self._offsets(places, library.OffsetSpec.earliest())
-        ends = self._offsets(places, library.OffsetSpec.latest())
+        starts, _ = self._offsets(places, library.OffsetSpec.earliest())
+        ends, _ = self._offsets(places, library.OffsetSpec.latest())
         wanted = self._wanted(where, places, committed, starts, ends)
         return [
             Change(*place, committed.get(place), min(max(wanted[place], starts[place]), ends[place]))
@@ -225,25 +218,32 @@ class Groups:
         if where.kind == "offset":
             return dict.fromkeys(places, where.value)
         if where.kind == "time":
-            found = self._offsets(places, library.OffsetSpec.for_timestamp(where.value))
+            found, _ = self._offsets(places, library.OffsetSpec.for_timestamp(where.value))
             return {place: ends.get(place, 0) if found.get(place, -1) < 0 else found[place] for place in places}
         if where.kind == "last":
             return {place: ends.get(place, 0) - where.value for place in places}
         return starts if where.kind == "beginning" else ends
 
-    def _offsets(self, places: Iterable[Place], which: object) -> dict[Place, int]:
-        """The offsets of those partitions that are there."""
+    def _offsets(
+        self, places: Iterable[Place], which: object, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> tuple[dict[Place, int], set[Place]]:
+        """The offsets of those partitions that are there, and those that are but can't be reached just now."""
         asked = {TopicPartition(*place): which for place in places}
-        if not asked:
-            return {}
         found: dict[Place, int] = {}
-        for place, answer in self._client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+        unreachable: set[Place] = set()
+        if not asked:
+            return found, unreachable
+        answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+        for place, answer in answers.items():
             try:
                 found[place.topic, place.partition] = answer.result(REQUEST_TIMEOUT_S * 2).offset
             except KafkaException as error:
-                if error.args[0].code() not in GONE:
+                code = error.args[0].code()
+                if code in UNREACHABLE:
+                    unreachable.add((place.topic, place.partition))
+                elif code not in GONE:
                     raise from_kafka(error, self._bootstrap, f"ask for the offsets of {place.topic}") from None
-        return found
+        return found, unreachable
 
     def _wait(self, answer: Any, doing: str) -> Any:
         try:
@@ -259,11 +259,12 @@ class Shift:
     by: int
 
 
-GONE = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
+GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+UNREACHABLE = (
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
 )
 
 

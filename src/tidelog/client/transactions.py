@@ -6,18 +6,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from tidelog.client.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
-from tidelog.client.errors import ClientError, no_broker
+from tidelog.client.errors import ClientError, nobody_answers
+from tidelog.client.offline import offline_partitions
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.errors import Lost, Unreachable, Unsupported
 from tidelog.rpc.groups import TRANSACTION, coordinator
+from tidelog.rpc.open_in import StandingOpen, open_in, with_owners
 from tidelog.rpc.options import Options
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    ProducerState,
-    TopicRequest,
-)
+from tidelog.wire.leases import PREPARED_MS
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -30,7 +27,8 @@ from tidelog.wire.messages.write_txn_markers import (
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 FENCE_TIMEOUT_MS = 1_000  # whoever uses the id next sets its own; more than brokers allow would be refused
-INTERNAL = ("__transaction_state", "__share_group_state")
+STATE_TOPIC = "__transaction_state"
+INTERNAL = (STATE_TOPIC, "__share_group_state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +50,10 @@ class Described:
     """None where no transaction is open, or was since the id was initialised."""
     partitions: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A transaction that is open in a partition, as the partition sees it."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    first_offset: int
-    last_written_ms: int
+    @property
+    def prepared(self) -> bool:
+        """Whether it is one of two-phase commit whose commit may be recorded elsewhere."""
+        return self.timeout_ms == PREPARED_MS
 
 
 class Transactions:
@@ -132,32 +122,50 @@ class Transactions:
 
     # -- in partitions
 
-    def open_in(self, topics: Iterable[str] = ()) -> list[Open]:
-        """Transactions that are open in partitions: of these topics, or of all."""
+    def open_in(self, topics: Iterable[str] = ()) -> list[StandingOpen]:
+        """Transactions that are open in partitions: of these topics, or of all. And whose they are.
+
+        Of partitions that are offline nothing is known; nobody reads them either. ClientError where one has no owner
+        that is known, and a coordinator is offline that may know it.
+        """
         wanted = list(topics)
         with self._told("look for open transactions"):
             known = self._cluster.topics(wanted or None)
             for missing in set(wanted) - set(known):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing}")
-            return [
-                _open(topic.name, index, producer)
+            silent = {(each.topic, each.partition) for each in offline_partitions(self._cluster, wanted or None)}
+            places = [
+                (topic.name, index)
                 for topic in known.values()
                 if topic.name not in INTERNAL
                 for index in topic.partitions
-                for producer in self._producers(topic.name, index)
-                if producer.current_txn_start_offset >= 0
+                if (topic.name, index) not in silent
             ]
+            found = with_owners(self._cluster, open_in(self._cluster, places))
+            if any(each.owner is None for each in found):
+                self._refuse_offline_coordinator()
+            return found
 
-    def hanging(self, topics: Iterable[str] = ()) -> list[Open]:
-        """Those open in a partition of which no coordinator knows: nothing will end them."""
-        found = self.open_in(topics)
-        known: set[tuple[int, str, int]] = set()
-        for listed in self.all(["Ongoing", "PrepareCommit", "PrepareAbort"]) if found else ():
-            described = self.describe(listed.name)
-            known |= {(described.producer_id, topic, index) for topic, index in described.partitions}
-        return [each for each in found if (each.producer_id, each.topic, each.partition) not in known]
+    def _refuse_offline_coordinator(self) -> None:
+        for each in offline_partitions(self._cluster, [STATE_TOPIC]):
+            raise ClientError(
+                f"cannot tell whose transactions are open: {each.place}, which may know it, is offline",
+                "`tidelog status` says why; abort none before it is back",
+            )
 
-    def find(self, topic: str, partition: int, first_offset: int) -> Open:
+    def hanging(self, topics: Iterable[str] = (), longer_than_ms: int = -1) -> list[StandingOpen]:
+        """Those that no coordinator will end by a timeout: of which none knows, and two-phase ones open for so long."""
+        return self.hanging_of(self.open_in(topics), longer_than_ms)
+
+    def hanging_of(self, found: list[StandingOpen], longer_than_ms: int = -1) -> list[StandingOpen]:
+        long = {each.name for each in self.all(["Ongoing"], longer_than_ms)} if found else set[str]()
+        return [
+            each
+            for each in found
+            if each.ended_by == "nobody" or (each.ended_by in ("owner", "lease") and each.name in long)
+        ]
+
+    def find(self, topic: str, partition: int, first_offset: int) -> StandingOpen:
         """The transaction that is open there from this offset on."""
         for each in self.open_in([topic]):
             if (each.partition, each.first_offset) == (partition, first_offset):
@@ -167,7 +175,7 @@ class Transactions:
             "`tidelog txn hanging` shows those that nothing will end",
         )
 
-    def end_hanging(self, hanging: Open) -> None:
+    def end_hanging(self, hanging: StandingOpen) -> None:
         """Write an abort marker into the partition, past the coordinator; readers of committed records go on then."""
         request = WriteTxnMarkersRequest(
             markers=[
@@ -192,17 +200,6 @@ class Transactions:
         with self._told(f"abort the transaction in {hanging.topic}-{hanging.partition}"):
             self._cluster.patiently("write the marker", write)
 
-    def _producers(self, topic: str, index: int) -> list[ProducerState]:
-        request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
-
-        def ask() -> list[ProducerState]:
-            connection, _ = self._cluster.leader(topic, index)
-            told = connection.ask(request, DescribeProducersResponse).topics[0].partitions[0]
-            _check(told.error_code, f"{topic}-{index}")
-            return told.active_producers
-
-        return self._cluster.patiently(f"describe the producers of {topic}-{index}", ask)
-
     @contextmanager
     def _told(self, doing: str) -> Generator[None]:
         try:
@@ -214,19 +211,7 @@ class Transactions:
         except Unsupported as error:
             raise ClientError(f"cannot {doing}: {error}") from error
         except (Lost, Unreachable) as error:
-            raise no_broker(self._bootstrap) from error
-
-
-def _open(topic: str, index: int, producer: ProducerState) -> Open:
-    return Open(
-        topic,
-        index,
-        producer.producer_id,
-        producer.producer_epoch,
-        producer.coordinator_epoch,
-        producer.current_txn_start_offset,
-        producer.last_timestamp,
-    )
+            raise nobody_answers(self._bootstrap) from error
 
 
 def _check(code: int, about: str) -> None:

@@ -1,0 +1,124 @@
+"""`tidelog serve --check`: whether a start with these settings would work, found out without starting anything.
+
+Nothing is made or changed: no folder, no file, no identity. A port is bound for a moment and let go of.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+from tidelog.cli.serve import explain, starting
+from tidelog.cli.serve_flags import Given
+from tidelog.cli.settings import gather
+from tidelog.config.broker import BrokerConfig
+from tidelog.config.setting import ConfigError
+from tidelog.env import Disk, Environment
+from tidelog.env.real import real_environment
+from tidelog.env.real_disk import RealDisk
+from tidelog.env.real_loop import RealLoop
+from tidelog.env.real_network import RealNetwork
+from tidelog.log.checkpoints import CLEAN_SHUTDOWN
+from tidelog.log.names import METADATA_TOPIC, parse_partition_folder
+from tidelog.raft import folder as folders
+
+FREE_SHARE_MIN = 0.05
+
+
+def check(given: Given) -> int:
+    """Say what was found, a line each; the exit code: 0 where a start would work."""
+    try:
+        settings, warnings = gather(given, os.environ)
+        config = BrokerConfig.parse(settings)
+    except ConfigError as error:
+        print(f"wrong: {error.message}", file=sys.stderr)
+        return 1
+    print(f"fine:  {starting(config)}")
+    wrong = 0
+    for warning in warnings:
+        print(f"note:  {warning}")
+    for is_fine, line in (*_folders(config), *_listeners(config)):
+        wrong += not is_fine
+        print(f"{'fine: ' if is_fine else 'wrong:'} {line}")
+    print("A start would work." if not wrong else "A start would fail.")
+    return 1 if wrong else 0
+
+
+def _folders(config: BrokerConfig) -> Iterator[tuple[bool, str]]:
+    every = list(dict.fromkeys((*config.folders, config.metadata_folder)))
+    for folder in every:
+        try:
+            yield True, _folder(folder)
+        except (folders.FolderError, OSError) as error:
+            yield False, explain(error, config)
+    loop = RealLoop()
+    try:
+        yield True, _together(real_environment(loop), every, config)
+    except (folders.FolderError, OSError) as error:
+        yield False, explain(error, config)
+    finally:
+        loop.close()
+
+
+def _folder(folder: str) -> str:
+    """What is there; raises as a start would."""
+    disk = RealDisk()
+    if not os.path.exists(folder):
+        parent = folder
+        while not os.path.exists(parent):
+            parent = os.path.dirname(parent) or "."
+        _check_access(parent)
+        return f"{folder} will be made"
+    _check_access(folder)
+    if disk.exists(f"{folder}/.lock"):
+        try:
+            disk.lock_folder(folder)
+        except BlockingIOError:
+            raise folders.FolderError(f"{folder} is in use by another broker: stop that one first") from None
+    partitions = _partitions(disk, folder)
+    told = f"{folder} has {len(partitions):,} partition{'' if len(partitions) == 1 else 's'}"
+    if partitions and not disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"):
+        told += ", the last stop was not clean: they will be checked"
+    free, total = disk.free_bytes(folder), disk.total_bytes(folder)
+    return f"{told}, {free / total:.0%} of the disk is free" + (
+        ": that is little" if free / total < FREE_SHARE_MIN else ""
+    )
+
+
+def _partitions(disk: Disk, folder: str) -> list[tuple[str, int]]:
+    found = [key for name in disk.list_folder(folder) if (key := parse_partition_folder(name)) is not None]
+    return [key for key in found if key[0] != METADATA_TOPIC]
+
+
+def _together(env: Environment, every: Sequence[str], config: BrokerConfig) -> str:
+    """Whose the folders are, and whether they can be one broker's; raises as a start would."""
+    there = [folder for folder in every if env.disk.exists(folder)]
+    known = folders.read_identities(env, there, config.node_id, config.cluster_id, write=False)
+    others = [folder for folder in every if folder != config.metadata_folder]
+    new = [folder for folder in every if folder not in known]
+    folders.check_metadata_folder(env, config.metadata_folder, others, new)
+    partitions = [key for folder in there for key in _partitions(env.disk, folder)]
+    folders.check_metadata(env, config.metadata_folder, partitions)
+    if not known:
+        return "a new cluster will be made"
+    found = next(iter(known.values()))
+    told = f"broker {found.node_id} of cluster {found.cluster_id}"
+    if new and len(every) > 1:
+        told += f"; {', '.join(new)}: a further data folder, unless it isn't mounted, which a start would tell"
+    return told
+
+
+def _check_access(path: str) -> None:
+    if not os.path.isdir(path):
+        raise NotADirectoryError(20, os.strerror(20), path)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise PermissionError(13, os.strerror(13), path)
+
+
+def _listeners(config: BrokerConfig) -> Iterator[tuple[bool, str]]:
+    for listener in config.listener_list:
+        try:
+            RealNetwork().listen(listener.host, listener.port, 1).close()
+        except OSError as error:
+            yield False, explain(error, config)
+        else:
+            yield True, f"{listener} is free"

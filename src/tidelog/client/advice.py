@@ -1,0 +1,225 @@
+"""What is wrong with a cluster, and the command that helps: decided from its health alone."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidelog.client.health import BrokerHealth, GroupHealth, Health
+from tidelog.client.log_dirs import LogDir
+from tidelog.client.offline import Offline
+from tidelog.rpc.open_in import StandingOpen
+
+FREE_SHARE_MIN = 0.05
+DAYS_LEFT_MIN = 7.0
+OFFLINE_MAX = 20
+GROUPS_MAX = 20
+"""Problems of one kind that are told one by one."""
+NOTES_MAX = 3
+"""Notes of one kind that are."""
+OPEN_LONGER_THAN_S = 60
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+SMALL_BYTES = 1 << 20
+
+Kind = Literal["unreachable", "offline", "disk", "transaction", "group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`commands` can be typed in as they are; `advice` says which, and what else to do."""
+
+    kind: Kind
+    what: str
+    advice: str
+    commands: tuple[str, ...] = ()
+
+
+def problems(found: Health) -> list[Problem]:
+    """Those that need somebody, the worst first."""
+    told = [_offline(each) for each in found.offline[:OFFLINE_MAX]]
+    if len(found.offline) > OFFLINE_MAX:
+        more = len(found.offline) - OFFLINE_MAX
+        told.append(
+            Problem("offline", f"{more:,} more partitions are offline", "look at them", ("tidelog status --json",))
+        )
+    for broker in found.brokers:
+        for folder in broker.folders or ():
+            told += _disk(broker, folder)
+    told += [_transaction(each) for each in found.hanging or ()]
+    of_groups = [problem for group in found.groups or () for problem in _group(group)]
+    told += of_groups[:GROUPS_MAX]
+    if len(of_groups) > GROUPS_MAX:
+        more = len(of_groups) - GROUPS_MAX
+        told.append(Problem("group", f"{more:,} more groups have problems", "look at them", ("tidelog group list",)))
+    return told
+
+
+def notes(found: Health) -> list[str]:
+    """What is worth a look, and no problem by itself."""
+    idle = [group for group in found.groups or () if group.state == "empty" and group.unread]
+    told = [
+        f"group {group.name} has no members and is {group.unread:,} record{'' if group.unread == 1 else 's'} behind: "
+        f"start its consumers, or, if nobody needs it any more, `tidelog group delete {group.name}`"
+        for group in idle[:NOTES_MAX]
+    ]
+    if len(idle) > NOTES_MAX:
+        told.append(
+            f"{len(idle) - NOTES_MAX:,} more groups have no members and are behind: "
+            "`tidelog group list --state empty` shows them"
+        )
+    told += _open_for_long(found)
+    left_out = (found.groups_in_all or 0) - len(found.groups or ())
+    if found.groups is not None and left_out > 0:
+        told.append(f"{left_out:,} more groups were not looked at")
+    return told + [f"unknown: {each}" for each in found.unknown]
+
+
+def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
+    """How long the disk lasts at the rate of the recent past; None where that isn't known, or nothing goes."""
+    rate = broker.taken_per_day(folder)
+    if rate is None or rate <= 0 or folder.usable_bytes is None:
+        return None
+    return folder.usable_bytes / rate
+
+
+def _offline(each: Offline) -> Problem:
+    if not each.has_leader:
+        return Problem("offline", f"{each.place} is offline: it has no leader", "start the broker that has it")
+    what = f"{each.place} is offline: {each.reason or 'its broker does not say why'}"
+    look = f"tidelog topic describe {each.topic}"
+    if "restart" in (each.reason or ""):
+        return Problem("offline", what, "do as that says, or restore its files from a backup first", (look,))
+    if each.topic in INTERNAL:
+        lost = "transactions" if each.topic == "__transaction_state" else "groups and their committed offsets"
+        return Problem(
+            "offline",
+            what,
+            f"it keeps {lost}: restore its files from a backup and restart the broker; those of other partitions are "
+            "served",
+            (look,),
+        )
+    return Problem(
+        "offline",
+        what,
+        "restore its files from a backup and restart the broker; without one, the topic can only be given up, with all "
+        f"records that the other partitions of {each.topic} have",
+        (look, f"tidelog topic delete {each.topic}"),
+    )
+
+
+def _disk(broker: BrokerHealth, folder: LogDir) -> list[Problem]:
+    where = f"the disk of {folder.path} on broker {broker.id}"
+    if folder.error is not None:
+        return [Problem("disk", f"{where} can't be used: {folder.error}", "look at the disk, then restart the broker")]
+    if folder.usable_bytes is None or not folder.total_bytes:
+        return []
+    left = days_left(broker, folder)
+    share = folder.usable_bytes / folder.total_bytes
+    if share >= FREE_SHARE_MIN and (left is None or left >= DAYS_LEFT_MIN):
+        return []
+    if folder.usable_bytes < SMALL_BYTES:
+        what = f"{where} is full: {folder.usable_bytes:,} bytes are free"
+    elif share < FREE_SHARE_MIN:
+        what = f"{where} is nearly full: {share:.1%} is free"
+    else:
+        what = f"{where} lasts for {left:.1f} days at the rate of the recent past"
+    largest = _largest(folder)
+    commands = ("tidelog topic list --by-size",)
+    if largest is not None:
+        commands += (f"tidelog topic trim {largest} --before 1d", f"tidelog topic trim {largest} --before end")
+    advice = (
+        "free some space: remove other files, or records that nobody needs any more, such as those that are older than "
+        "a day, or all of a topic"
+    )
+    return [Problem("disk", what, advice, commands)]
+
+
+def _largest(folder: LogDir) -> str | None:
+    sizes: dict[str, int] = {}
+    for (topic, _), size in folder.sizes.items():
+        if not topic.startswith("__"):
+            sizes[topic] = sizes.get(topic, 0) + size
+    return max(sizes, key=lambda topic: sizes[topic]) if any(sizes.values()) else None
+
+
+def _transaction(each: StandingOpen) -> Problem:
+    what = (
+        f"a transaction of {each.name or f'producer {each.producer_id}'} hangs in {each.topic}-{each.partition}: "
+        f"readers of committed records wait at offset {each.first_offset}"
+    )
+    if each.ended_by == "nobody":
+        place = f"--topic {each.topic} --partition {each.partition} --offset {each.first_offset}"
+        return Problem("transaction", what, "no coordinator knows it: abort it", (f"tidelog txn abort {place}",))
+    name = each.name or ""
+    return Problem(
+        "transaction",
+        what,
+        "its owner has to end it: start that again; settle what a Spark query left, or abort what nobody will commit",
+        (f"tidelog txn settle {name}", f"tidelog txn abort {name}"),
+    )
+
+
+def _group(group: GroupHealth) -> list[Problem]:
+    if group.state == "rebalancing":
+        return [
+            Problem(
+                "group",
+                f"group {group.name} rebalances and doesn't come to an end: its {group.members} members read nothing",
+                "find the member that doesn't answer, and restart it",
+                (f"tidelog group describe {group.name}",),
+            )
+        ]
+    if group.beyond_end:
+        return [_beyond_end(group)]
+    if group.members and not group.committed and group.waiting:
+        topics = " ".join(f"--topic {topic}" for topic in group.topics)
+        return [
+            Problem(
+                "group",
+                f"group {group.name} never committed an offset: its lag is unknown, up to {group.waiting:,} "
+                f"record{'' if group.waiting == 1 else 's'}, and it begins anew when it restarts",
+                "have its consumers commit what they have read; or stop them and say where they go on, such as at the "
+                "first record",
+                (
+                    f"tidelog group describe {group.name}",
+                    f"tidelog group reset {group.name} --to earliest {topics}".rstrip(),
+                ),
+            )
+        ]
+    return []
+
+
+def _beyond_end(group: GroupHealth) -> Problem:
+    first, *others = group.beyond_end
+    more = f" (and {len(others):,} more like it)" if others else ""
+    partitions: dict[str, list[int]] = {}
+    for each in group.beyond_end:
+        partitions.setdefault(each.topic, []).append(each.partition)
+    topics = " ".join(f"--topic {topic}:{','.join(map(str, numbers))}" for topic, numbers in partitions.items())
+    return Problem(
+        "group",
+        f"group {group.name} committed offset {first.committed:,} of {first.topic}-{first.partition}, which is beyond "
+        f"the end, {first.end:,}{more}: the log began anew, its lag is unknown, and its consumers start where their "
+        "auto.offset.reset says",
+        "stop its consumers and say where they go on, such as at the first record",
+        (f"tidelog group describe {group.name}", f"tidelog group reset {group.name} --to earliest {topics}"),
+    )
+
+
+def _open_for_long(found: Health) -> list[str]:
+    """Transactions that are open for long, though somebody will end them: one note for each, the oldest first."""
+    hanging = {(each.topic, each.partition, each.first_offset) for each in found.hanging or ()}
+    oldest: dict[int, StandingOpen] = {}
+    for each in sorted(found.standing_open or (), key=lambda each: each.since_ms):
+        if (each.topic, each.partition, each.first_offset) not in hanging:
+            oldest.setdefault(each.producer_id, each)
+    long = [each for each in oldest.values() if found.asked_ms - each.since_ms > OPEN_LONGER_THAN_S * 1000]
+    told = [
+        f"the transaction of {each.name or f'producer {each.producer_id}'} is open for "
+        f"{(found.asked_ms - each.since_ms) // 1000:,} s: readers of committed records wait at offset "
+        f"{each.first_offset:,} of {each.topic}-{each.partition}; `tidelog txn hanging {each.topic} --open` tells more"
+        for each in long[:NOTES_MAX]
+    ]
+    if len(long) > NOTES_MAX:
+        told.append(
+            f"{len(long) - NOTES_MAX:,} more are open for over a minute: `tidelog txn hanging --open` shows them"
+        )
+    return told

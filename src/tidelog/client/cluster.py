@@ -1,0 +1,38 @@
+"""A connection for questions that confluent-kafka has no words for; every failure is a ClientError."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tidelog.client.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
+from tidelog.client.errors import ClientError, nobody_answers
+from tidelog.rpc.address import addresses
+from tidelog.rpc.cluster import Cluster
+from tidelog.rpc.errors import Lost, Unreachable, Unsupported
+from tidelog.rpc.options import Options
+from tidelog.wire.errors import KafkaError
+
+
+@contextmanager
+def connected(bootstrap: str, doing: str) -> Generator[Cluster]:
+    """To be asked by `doing`, as in "describe topic t"; where nobody listens, that is told at once."""
+    options = Options(
+        connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S, patience_s=REQUEST_TIMEOUT_S
+    )
+    try:
+        with Cluster(bootstrap, options) as cluster:
+            cluster.any()
+            yield cluster
+    except KafkaError as error:
+        told = f"cannot {doing}: {error.code.name}: {error.message or ''}".rstrip(": ")
+        raise ClientError(told) from error
+    except Unsupported as error:
+        raise ClientError(f"cannot {doing}: {error}") from error
+    except Lost as error:
+        if str(error.address) in {str(address) for address in addresses(bootstrap)}:
+            raise nobody_answers(bootstrap) from error
+        raise ClientError(
+            f"the broker at {bootstrap} tells clients to connect to {error.address}, where nobody answers: {error.why}",
+            "check advertised.listeners in the broker's settings, and whether this machine can reach that address",
+        ) from error
+    except Unreachable as error:
+        raise nobody_answers(bootstrap) from error

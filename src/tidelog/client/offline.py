@@ -1,0 +1,62 @@
+"""Partitions that their leader can't serve, and why: a damaged file, a disk that failed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.rpc.cluster import Cluster
+from tidelog.rpc.errors import Lost, Unsupported
+from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+REASONS_MAX = 50
+"""Partitions whose reasons are asked for: one request each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    topic: str
+    partition: int
+    reason: str | None
+    """None where the broker doesn't tell."""
+    has_leader: bool = True
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) -> list[Offline]:
+    """Those of these topics, or of all: without a leader, or with a leader that says that its replica is offline."""
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response = cluster.patiently("list the topics", lambda: cluster.any().ask(request, MetadataResponse))
+    found = [
+        (topic.name, each.partition_index, each.leader_id)
+        for topic in response.topics
+        for each in topic.partitions
+        if topic.name and (each.leader_id < 0 or each.leader_id in each.offline_replicas)
+    ]
+    return [
+        Offline(topic, index, "it has no leader", has_leader=False)
+        if leader < 0
+        else Offline(topic, index, _reason(cluster, topic, index, number))
+        for number, (topic, index, leader) in enumerate(sorted(found))
+    ]
+
+
+def _reason(cluster: Cluster, topic: str, index: int, number: int) -> str | None:
+    """DescribeProducers is the one request that tells an error of a partition in words and changes nothing."""
+    if number >= REASONS_MAX:
+        return None
+    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
+    try:
+        connection, _ = cluster.leader(topic, index)
+        [told] = connection.ask(request, DescribeProducersResponse).topics[0].partitions
+    except (KafkaError, Lost, Unsupported):
+        return None
+    return (told.error_message or ErrorCode(told.error_code).name) if told.error_code else None
