@@ -16,7 +16,7 @@ from tests.spark.writing import Killed
 from tidelog.rpc import transactions
 from tidelog.rpc.errors import Unreachable
 from tidelog.spark import decisions, producers, sink, standing
-from tidelog.spark.decisions import Replaced, RolledBack
+from tidelog.spark.decisions import Aborted, Replaced, RolledBack
 
 PATIENCE_S = 60
 FAILING = 0.004
@@ -24,6 +24,8 @@ FAILING = 0.004
 REQUESTS: dict[ModuleType, tuple[str, ...]] = {
     decisions: (
         "init_producer",
+        "describe_all",
+        "prepare",
         "produce",
         "commit_offsets_in",
         "end_transaction",
@@ -34,7 +36,7 @@ REQUESTS: dict[ModuleType, tuple[str, ...]] = {
     producers: ("describe", "init_producer"),
     sink: ("abort_exactly",),
     standing: ("committed_offset",),
-    transactions: ("end_transaction", "describe"),
+    transactions: ("end_transaction", "describe_all"),
 }
 """Before each of these an actor stops until it is its turn."""
 
@@ -57,7 +59,7 @@ class Actor(threading.Thread):
             self.step()
             self._script()
             self.done = True
-        except (Killed, Replaced, RolledBack, Unreachable):
+        except (Killed, Replaced, RolledBack, Aborted, Unreachable):
             pass
         except BaseException as error:
             self.trouble = error

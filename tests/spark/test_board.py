@@ -12,12 +12,15 @@ import pytest
 from pyspark.sql import Row
 
 from tidelog.client import Admin, Producer
+from tidelog.client.groups import Groups
+from tidelog.rpc import Cluster
+from tidelog.rpc.groups import committed_offset
 from tidelog.spark.pipeline import board as boards
 from tidelog.spark.pipeline import ends
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.model import Pipeline, load
 from tidelog.spark.pipeline.overheard import Overheard
-from tidelog.spark.pipeline.status import figures, read_status
+from tidelog.spark.pipeline.status import done_by, figures, read_status
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.testing import Broker
 
@@ -115,6 +118,12 @@ def test_through_spark_connect_figures_are_those_of_the_sources() -> None:
     assert [figures(told)[name] for name in ("rows", "rows_per_s", "lag")] == [34, 7.5, 0]
 
 
+def test_what_stands_beside_offsets_is_none() -> None:
+    told = batch(3)
+    told["sources"] = [{"endOffset": '{"orders": {"0": 10, "00": 3, "000": 6022140857747}}', "latestOffset": None}]
+    assert done_by(told) == {("orders", 0): 10}
+
+
 def failing(error: BaseException, pipeline: Pipeline, stop: Stop) -> None:
     with Board(pipeline, print, stop):
         raise error
@@ -183,6 +192,19 @@ def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
     lag()
     assert outcome(pipeline)["away"] < time.time()
     board.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(("asked", "groups"), [("", []), ("lag_groups = true\n", ["pipeline-orders-lake"])])
+def test_how_far_a_query_is_stands_in_a_group_of_its_own_where_that_is_asked_for(
+    pipeline: Pipeline, asked: str, groups: list[str]
+) -> None:
+    pipeline.file.write_text(asked + FILE)
+    with Broker() as broker, Cluster(broker.bootstrap) as cluster:
+        Admin(broker.bootstrap).create_topic("orders", 1)
+        with Board(load(pipeline.file, broker.bootstrap), lambda _: None, Stop()) as board:
+            board.look({"lake": Query(1)}, "running")
+        assert Groups(broker.bootstrap).names() == groups
+        assert [committed_offset(cluster, group, ("orders", 0)) for group in groups] == [(10, "")] * len(groups)
 
 
 SAID = """WARNING: Using incubator modules: jdk.incubator.vector

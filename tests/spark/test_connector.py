@@ -1,5 +1,6 @@
 """Spark's own Kafka connector works against Tidelog, and both read the same rows."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from confluent_kafka import Producer
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, read
+from tidelog.spark.plan import topic_ids
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -106,6 +108,8 @@ def test_a_checkpoint_moves_between_the_connector_and_this_source(
         writing = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
         writing.trigger(availableNow=True).start().awaitTermination()
 
-    for turn, name in enumerate(("tidelog", connector, "tidelog")):
+    for turn, name in enumerate(("tidelog", "tidelog", connector, connector, "tidelog", connector)):
         run(name, range(10 * turn, 10 * turn + 10))
-    assert sorted(found) == list(range(30))
+    assert sorted(found) == list(range(60))
+    ends = [(tmp_path / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(6)]
+    assert [bool(topic_ids(json.loads(end))) for end in ends] == [True, True, False, False, True, False]

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs pip install tidelog[spark]")
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
+import confluent_kafka
 import pyarrow
 
 from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at, own
@@ -22,9 +23,12 @@ from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import describe, end_transaction
 from tidelog.spark import decisions as module
 from tidelog.spark import standing
-from tidelog.spark.decisions import Decisions, Replaced, RolledBack
+from tidelog.spark.decisions import Aborted, Decisions, Replaced, RolledBack
+from tidelog.spark.leaving import end_run
 from tidelog.spark.producers import EPOCHS_MAX, Attempt, Owner, Producers, driver_id, owner_of, task_id
+from tidelog.spark.renewal import Renewal
 from tidelog.spark.sink import TopicWriter, Written, settle, write_rows
+from tidelog.spark.sink_name import group_of
 from tidelog.spark.sink_options import read_sink_options
 from tidelog.testing import Broker
 from tidelog.wire.errors import KafkaError
@@ -112,9 +116,50 @@ def test_two_processes_never_share_an_id(query: Query) -> None:
 
 @pytest.mark.parametrize("sink", ["job-a", "job-a-task-b", "2f8a-1", "job-x-driver"])
 def test_whose_an_id_is_can_be_told(sink: str) -> None:
-    owner = Owner(sink, "5b1e7f1e-0000-4000-8000-000000000001")
-    assert owner_of(task_id(owner, "0123456789ab", 7)) == owner
+    for writer in ("", "ba9876543210"):
+        owner = Owner(sink, "5b1e7f1e-0000-4000-8000-000000000001", writer)
+        assert owner_of(task_id(owner, "0123456789ab", 7)) == owner
     assert owner_of(f"tidelog-spark-{sink}-driver") is None or "-task-" in sink
+
+
+FOREIGN = (
+    "tidelog-spark-x-task-nodash",
+    "tidelog-spark-x-task-",
+    "tidelog-spark-x-task-a-b",
+    "tidelog-spark-x-task-run-worker-1",
+    "tidelog-spark-x-task-run-0123456789ab-",
+    "tidelog-spark-x-task-run-0123456789ab-1x",
+    "tidelog-spark-x-task-run-0123456789ab-1\n",
+    "tidelog-spark--task-run-0123456789ab-1",
+    "x-task-run-0123456789ab-1",
+)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_id_that_no_task_made_is_nobodys(name: str) -> None:
+    assert owner_of(name) is None
+
+
+def test_ids_of_others_that_look_almost_alike_hold_no_sink_up(query: Query) -> None:
+    """Also not what looks for leases to renew, for what a stopped run left, or aborts."""
+    Admin(query.bootstrap).create_topic("of-others", 1)
+    names = ("tidelog-spark-x-task-nodash", f"tidelog-spark-{query.sink}-task-run", "tidelog-spark-job:x-task-a-b-c")
+    given = {"bootstrap.servers": query.bootstrap, "transaction.timeout.ms": 20_000}
+    others = [confluent_kafka.Producer({**given, "transactional.id": name}) for name in names]
+    for each in others:
+        each.init_transactions(10)
+        each.begin_transaction()
+        each.produce("of-others", b"x")
+        assert each.flush(10) == 0
+    query.commit(0, query.task(0, b"a"))
+    query.abort(1, query.task(1, b"b"))
+    assert end_run(query.options, "run") == 0
+    with Cluster(query.bootstrap) as cluster:
+        assert Renewal(query.options, Attempt(query.sink, "run", 2))._renewed(cluster) == 0
+    for each in others:
+        each.commit_transaction(10)
+    kept = read(query.bootstrap, "of-others", stop_at_end=True, isolation_level="read_committed")
+    assert (query.seen(), query.open(), len(list(kept))) == ([b"a"], [], len(names))
 
 
 def test_a_task_that_ends_after_its_batch_was_decided_aborts_itself(query: Query) -> None:
@@ -344,8 +389,29 @@ def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+def test_what_is_aborted_before_its_batch_is_decided_is_told_and_the_batch_repeated(query: Query) -> None:
+    kept, lost = query.task(0, b"a"), query.task(0, b"b")
+    with Transactions(query.bootstrap) as transactions:
+        transactions.abort(lost.producer.transactional_id if lost.producer else "")
+    with pytest.raises(Aborted, match=r"was aborted before the batch was decided \(1 of 2 transactions, as .*repeated"):
+        query.commit(0, kept, lost)
+    query.abort(0, kept, lost)
+    assert (query.seen(), query.open()) == ([], [])
+    query.commit(0, query.task(0, b"a", b"b"))
+    assert query.seen() == [b"a", b"b"]
+
+
 STEPS = {
-    module: ("init_producer", "produce", "commit_offsets_in", "end_transaction", "open_transactions", "abort_exactly"),
+    module: (
+        "init_producer",
+        "describe_all",
+        "prepare",
+        "produce",
+        "commit_offsets_in",
+        "end_transaction",
+        "open_transactions",
+        "abort_exactly",
+    ),
     standing: ("committed_offset",),
 }
 
@@ -360,7 +426,7 @@ def at_each_step(patch: pytest.MonkeyPatch, step: Any) -> None:
 TASKS = 4  # steps of the tasks, which ask how far the sink is before and after they write
 
 
-@pytest.mark.parametrize("call", range(TASKS, 16))
+@pytest.mark.parametrize("call", range(TASKS, 18))
 def test_a_driver_killed_between_any_two_steps_repeats_the_batch(
     query: Query, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
@@ -380,7 +446,7 @@ def test_a_driver_killed_between_any_two_steps_repeats_the_batch(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("call", range(TASKS, 16))
+@pytest.mark.parametrize("call", range(TASKS, 18))
 def test_the_broker_is_killed_between_any_two_steps(
     broker: Broker, query: Query, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
@@ -462,20 +528,10 @@ def test_a_job_of_which_no_task_came_to_its_end_leaves_nothing_open(query: Query
     assert (query.seen(), query.open()) == ([], [])
 
 
-def test_a_repetition_with_other_rows_is_told(query: Query, caplog: pytest.LogCaptureFixture) -> None:
-    query.commit(0, query.task(0, b"a"))
-    query.commit(0, query.task(0, b"a"))
-    assert "its repetition is dropped" in caplog.text
-    assert "though it has" not in caplog.text
-    query.commit(0, query.task(0, b"a", b"b", run="next"))
-    assert "though it has 2 rows and that one had 1" in caplog.text
-    assert query.seen() == [b"a"]
-
-
 def test_an_offset_that_somebody_set_by_hand_is_told(query: Query) -> None:
     query.commit(0, query.task(0, b"a"))
     with Cluster(query.bootstrap) as cluster:
-        commit_offsets(cluster, query.sink, {(query.options.decisions, 0): 7})
+        commit_offsets(cluster, group_of(query.sink), {(query.options.decisions, 0): 7})
     with pytest.raises(KafkaError, match=r"is not one that a sink wrote: was it set by hand"):
         query.task(1, b"b")
 

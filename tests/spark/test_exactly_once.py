@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.ti
 
 RECORDS = int(os.environ.get("TIDELOG_EXACTLY_ONCE_RECORDS", "100000"))
 MAX_TIMEOUT_MS = 5000
-FIRST_STEP, LAST_STEP = 0, 9
-"""A run's first commit: take over, list, end the last decision; write, offset, end of it; each end, list, abort."""
+FIRST_STEP, LAST_STEP = 0, 11
+"""A run's first commit: take over, list, end the last decision; describe and prepare; write, offset, end of it; each
+end, list, abort."""
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_driver_may_be_away_for_longer_than_transactions_may_last_and_find_oth
     admin.add_partitions("copied", 5)
     admin.add_partitions("numbers", INPUT_PARTITIONS + 1)
     story.write_file(spark='"spark.sql.shuffle.partitions" = "3"', source='options = { minPartitions = "7" }')
-    story.start(step=6)  # decided, and none of its transactions has ended
+    story.start(step=8)  # decided, and none of its transactions has ended
     story.wait_for_stop()
     story.kill_driver()
     time.sleep(1.5 * MAX_TIMEOUT_MS / 1000)

@@ -2,14 +2,16 @@
 
 Several queries and jobs at a time, each with drivers that are started while others live, commits and aborts in
 processes of their own that outlive who called them, attempts that are late, and Python workers that serve all of them
-one after the other. A seed chooses who moves (acting.py), who is killed, which requests fail, and when the broker is
-killed. A driver that dies is followed by a new run, as Spark starts it: from the checkpoint, which all runs of a query
-share. A job may also go on to its next batch: then the one before must be there whole or not at all.
+one after the other. Some jobs were begun by an earlier version. A seed chooses who moves (acting.py), who is killed,
+which requests fail, and when the broker is killed; leases end while somebody stands still. A driver that dies is
+followed by a new run, as Spark starts it: from the checkpoint, which all runs of a query share. A job may also go on to
+its next batch: then the one before must be there whole or not at all.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,13 +22,14 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tests.spark.acting import Actor, Play, in_turns, step
-from tests.spark.writing import TWO_PHASE, Query, own
+from tests.spark.writing import TWO_PHASE, Query, decided_before, made_of, own
 from tidelog.client import Admin
 from tidelog.rpc.errors import Unreachable
 from tidelog.spark import decisions, sink
-from tidelog.spark.decisions import Decisions, Replaced
-from tidelog.spark.producers import Producers
-from tidelog.spark.sink import Written
+from tidelog.spark.decisions import Aborted, Decisions, Replaced
+from tidelog.spark.producers import Attempt, Producers
+from tidelog.spark.sink import Written, write_rows
+from tidelog.spark.sink_name import Job, job_sink
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -37,6 +40,8 @@ ROWS = 4
 STEPS_MAX = 4000
 ALIVE_MAX = 7
 RESTARTS_MAX = 2
+SHORT_LEASE_MS = 250
+"""So short that transactions are aborted under those who stand still."""
 EACH_ROW_ALONE = {"kafka.batch.size": "1"}
 """So that a transaction is open from its task's first row on."""
 
@@ -66,6 +71,22 @@ class Stage:
         self.begun = -1
         self.committed: set[int] = set()
         self.runs = 0
+        self.older: Query | None = None
+        if job:
+            name = self.query.sink
+            self.query.sink = job_sink(Job(self.query.topic, "query", name))
+            if self.chance.random() < 0.5:
+                self.decide_before(f"job-{name}")
+
+    def decide_before(self, sink: str) -> None:
+        """The first batch was decided by an earlier version, whose driver was killed before it could end it."""
+        self.begun = 0
+        self.older = self.query.under(sink)
+        options = replace(self.query.options, leased=False)
+        for row in rows_of(0)[:2]:  # an attempt that lost, and one that is not of the batch
+            write_rows(options, Attempt(sink, "lost", 0), slowly([row]), Producers())
+        written = write_rows(options, Attempt(sink, "before", 0), slowly(rows_of(0)), Producers())
+        decided_before(options, sink, 0, written, end=False)
 
     @property
     def finished(self) -> bool:
@@ -118,8 +139,8 @@ class Stage:
 
     def commit(self, process: Decisions, batch: int, told: list[Written]) -> bool:
         """Whether it went well; Spark may also lose patience, and what it called goes on."""
-        rows = sum(each.rows for each in told)
-        committing = self.play.spawn(lambda: process.commit(batch, term_of(told), own(*told), rows))
+        made = made_of(*told)
+        committing = self.play.spawn(lambda: process.commit(batch, term_of(told), own(*told), made))
         return self.wait_for(committing)
 
     def abort(self, run: str, batch: int, told: list[Written]) -> None:
@@ -138,16 +159,19 @@ class Stage:
         process, worker, first = self.process("last"), Producers(), self.next_batch()
         for batch in range(first, max(first, BATCHES - 1) + 2):
             self.begun = max(self.begun, batch)
-            written = self.query.write(batch, slowly(rows_of(batch)), run="last", worker=worker)
-            process.commit(batch, written.term, own(written), written.rows)
-            self.committed.add(batch)
+            while batch not in self.committed:
+                written = self.query.write(batch, slowly(rows_of(batch)), run="last", worker=worker)
+                with suppress(Aborted):  # a machine that is busy makes a short lease shorter
+                    process.commit(batch, written.term, own(written), made_of(written))
+                    self.committed.add(batch)
 
     def check(self) -> None:
         seen = Counter(self.query.seen())
         twice = {row: times for row, times in seen.items() if times > 1}
         missing = {row for batch in self.committed for row in rows_of(batch) if row not in seen}
         torn = [batch for batch in range(self.begun + 1) if 0 < len(seen.keys() & set(rows_of(batch))) < ROWS]
-        assert (twice, missing, torn, self.query.open()) == ({}, set(), [], [])
+        left = [*self.query.open(), *(self.older.open() if self.older else [])]
+        assert (twice, missing, torn, left) == ({}, set(), [], [])
         assert self.job or self.committed == set(range(self.begun + 1))
 
 
@@ -191,9 +215,10 @@ def played(broker: Broker, seed: int, *, restarts: int) -> tuple[Play, list[Stag
     raise AssertionError("the play has no end")
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(TWO_PHASE, offsets_topic_num_partitions=2) as broker:
+@pytest.fixture(scope="module", params=[900_000, SHORT_LEASE_MS], ids=["", "short-leases"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    settings = {**TWO_PHASE, "tidelog.transaction.lease.ms": request.param}
+    with Broker(settings, offsets_topic_num_partitions=2) as broker:
         Admin(broker.bootstrap).create_topic("tidelog-spark-decisions", 1)
         yield broker
 

@@ -20,9 +20,11 @@ from tests.spark.conftest import JVM_TIMEOUT_S, java
 from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at
 from tidelog.client import Admin, Producer
 from tidelog.client.transactions import Transactions
+from tidelog.rpc.errors import Unsupported
 from tidelog.spark import decisions, leaving
 from tidelog.spark.leaving import end_run
 from tidelog.spark.producers import Producers
+from tidelog.spark.sink_options import read_sink_options
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -81,6 +83,48 @@ def test_what_a_run_has_open_that_was_stopped_before_anything_was_ever_decided_i
     assert (query.seen(), query.open()) == ([], [])
     query.commit(0, query.task(0, b"a", run="next"))
     assert query.seen() == [b"a"]
+
+
+def at_least_once(query: Query) -> Query:
+    given = {"kafka.bootstrap.servers": query.bootstrap, "topic": query.topic, "delivery": "at-least-once"}
+    other = query.under(query.sink)
+    other.options = read_sink_options(given, streaming=True)
+    return other
+
+
+def test_a_query_that_goes_on_at_least_once_ends_what_it_left_as_was_decided(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "QUIET_LOOKS", 1)
+    query, other = Query(broker.bootstrap), Query(broker.bootstrap)
+    query.commit(0, query.task(0, b"a"))
+    first, second = query.task(1, b"b"), query.task(1, b"c")
+    other.task(0, b"d", run="stranger")  # it stays open: other tests end runs of the usual name
+    with monkeypatch.context() as patch:
+        patch.setattr(decisions, "end_transaction", dying_at(decisions.end_transaction, 1))
+        with pytest.raises(Killed):
+            query.commit(1, first, second)
+    again = at_least_once(query)
+    again.commit(1, again.task(1, b"b", b"c", run="next"))
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"b", b"c", b"c"], [])
+    assert len(other.open()) == 1
+    asked: list[object] = []
+    monkeypatch.setattr(leaving, "open_transactions", lambda *args: asked.append(args) or [])
+    again.commit(2, again.task(2, b"e", run="next"))
+    assert not asked, "once in a run is enough"
+
+
+def test_brokers_that_cannot_list_transactions_hold_up_nobody_who_writes_at_least_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> list[object]:
+        raise Unsupported("the brokers don't know ListTransactions")
+
+    monkeypatch.setattr(leaving, "open_transactions", refused)
+    query = at_least_once(Query(broker.bootstrap))
+    query.commit(0, query.task(0, b"a"))
+    assert query.seen() == [b"a"]
+    assert "could not look for what an earlier run left open" in caplog.text
 
 
 FILE = """

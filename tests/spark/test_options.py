@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.rpc.offsets import READ_COMMITTED
+from tidelog.rpc.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.spark.options import OptionError, SourceOptions, Spot, read_options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -22,6 +22,11 @@ def stream(**given: str) -> SourceOptions:
 def test_a_batch_reads_everything_and_a_stream_what_comes() -> None:
     assert (batch().start, batch().end) == (Spot("earliest"), Spot("latest"))
     assert stream().start == Spot("latest")
+
+
+def test_what_was_aborted_is_not_read_unless_it_is_asked_for() -> None:
+    assert (batch().isolation, stream().isolation) == (READ_COMMITTED, READ_COMMITTED)
+    assert stream(**{"kafka.isolation.level": "read_uncommitted"}).isolation == READ_UNCOMMITTED
 
 
 def test_options_travel_to_tasks() -> None:
@@ -48,13 +53,11 @@ def test_where_to_start_and_end() -> None:
     assert by_time == Spot("times", {"orders": {0: 5}})
 
 
-def test_isolation_limits_and_group() -> None:
+def test_limits_and_a_group_to_commit_to() -> None:
     options = stream(
-        **{"kafka.isolation.level": "read_committed", "kafka.group.id": "g", "kafka.request.timeout.ms": "1000"},
-        maxOffsetsPerTrigger="100",
-        maxTriggerDelay="2m",
+        **{"kafka.request.timeout.ms": "1000"}, maxOffsetsPerTrigger="100", maxTriggerDelay="2m", commitOffsetsTo="g"
     )
-    assert (options.isolation, options.group, options.max_per_trigger) == (READ_COMMITTED, "g", 100)
+    assert (options.group, options.max_per_trigger) == ("g", 100)
     assert (options.max_trigger_delay_ms, options.rpc.request_timeout_s) == (120_000, 1.0)
 
 
@@ -74,6 +77,9 @@ def test_options_of_the_connector_that_have_no_use_here_are_taken() -> None:
         "partition.metadata.cache.ttl.ms": "60000",
         "kafka.session.timeout.ms": "10000",
         "kafka.max.poll.records": "5000",
+        "kafka.acks": "all",
+        "kafka.group.id": "billing",
+        "groupIdPrefix": "spark",
     }
     assert stream(**of_the_connector) == stream()
 
@@ -90,6 +96,17 @@ def test_which_starts_are_elsewhere_when_they_are_asked_for_again() -> None:
     ("given", "said"),
     [
         ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers: no broker's address is given"),
+        ({"kafka.bootstrap.servers": "sea"}, "option kafka.bootstrap.servers: 'sea' has no port: write sea:9092"),
+        ({"kafka.isolation.levle": "x"}, r"unknown option kafka.isolation.levle; did you mean kafka.isolation.level\?"),
+        ({"kafka.tides": "x"}, r"unknown option kafka.tides; docs/pipelines/source.md lists those that there are"),
+        ({"isolation.level": "x"}, r"unknown option isolation.level; did you mean kafka.isolation.level\?"),
+        ({"kafka.subscribe": "x"}, r"unknown option kafka.subscribe; did you mean subscribe\?"),
+        ({"kafka.ssl.cipher.suites": "x"}, "option kafka.ssl.cipher.suites is not supported: .*OpenSSL"),
+        ({"kafka.config.providers": "x"}, "option kafka.config.providers is not supported: no value is looked up"),
+        ({"commitOffsetsTo": ""}, "option commitOffsetsTo is empty"),
+        ({"path": "orders"}, "option path is not supported: topics are named by subscribe"),
+        ({"checkpointLocation": "x"}, "option checkpointlocation is not supported: it is the query's"),
+        ({"topic": "orders"}, "option topic is not supported: it is for writing; topics are read by subscribe"),
         ({"subscribePattern": "a.*"}, "one of the options .* is needed, not subscribe and subscribePattern together"),
         ({"subscribe": " , "}, "names no topic"),
         ({"startingOffset": "earliest"}, "unknown option startingoffset; did you mean startingOffsets?"),

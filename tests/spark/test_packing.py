@@ -12,7 +12,7 @@ pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tidelog.spark import native, pack
-from tidelog.spark.outbound import _buffers
+from tidelog.spark.buffers import buffers
 from tidelog.wire.record import walk_records
 
 arrow: Any = pyarrow
@@ -25,8 +25,8 @@ rows = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.none() | st.bin
 def test_every_row_becomes_one_record(kind: str, rows: list[Any], partitions: int) -> None:
     module = pack if kind == "plain" else native.packer()[0]
     held = [module.Partitioned() for _ in range(partitions)]
-    keys = _buffers(arrow.array([key for key, _ in rows], type=arrow.binary()))
-    values = _buffers(arrow.array([value for _, value in rows], type=arrow.binary()))
+    keys = buffers(arrow.array([key for key, _ in rows], type=arrow.binary()))
+    values = buffers(arrow.array([value for _, value in rows], type=arrow.binary()))
     row = 0
     while row < len(rows):
         row = module.pack(held, row, len(rows), *keys, *values, b"", 0, 1 << 20)
@@ -55,6 +55,6 @@ def test_keys_are_hashed_as_java_hashes_them(key: bytes, hashed: int) -> None:
 
 def test_a_slice_of_a_column_is_itself() -> None:
     whole = arrow.array([b"a", None, b"ccc", b""], type=arrow.binary())
-    ends, data, nulls = _buffers(whole.slice(1, 3))
+    ends, data, nulls = buffers(whole.slice(1, 3))
     assert (len(ends), nulls) == (16, b"\1\0\0")
     assert data[int.from_bytes(ends[4:8], "little") : int.from_bytes(ends[8:12], "little")] == b"ccc"

@@ -136,6 +136,49 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ('topic = "out"', 'topic = "bad-rows"', 16, "bad-rows is what a query for bad rows is called"),
         ('topic = "out"', 'topic = "orders"', 18, "source orders reads orders too: its rows would go in a circle"),
         ('topic = "dead"', 'topic = "orders"', 21, "source orders reads orders too"),
+        ('state = "state"', 'state = "state"\nbootstrap = "sea"', 3, "bootstrap: 'sea' has no port: write sea:9092"),
+        (
+            "[bad_rows]",
+            '[kafka]\n"security.protcol" = "SSL"\n[bad_rows]',
+            21,
+            "unknown setting security.protcol; did you mean security.protocol?",
+        ),
+        (
+            "[bad_rows]",
+            '[kafka]\n"isolation.level" = "read_uncommitted"\n[bad_rows]',
+            21,
+            "isolation.level is for sources: write committed = false there",
+        ),
+        (
+            'schema = "id long"',
+            'schema = "id long"\noptions = { "kafka.isolation.level" = "read_uncommitted" }',
+            8,
+            "kafka.isolation.level: write committed = true or false instead",
+        ),
+        (
+            'schema = "id long"',
+            'schema = "id long"\noptions = { "kafka.fetch.mni.bytes" = "1" }',
+            8,
+            "unknown option kafka.fetch.mni.bytes; did you mean kafka.fetch.min.bytes?",
+        ),
+        (
+            'schema = "id long"',
+            'schema = "id long"\noptions = { commitOffsetsTo = "g" }',
+            8,
+            "commitOffsetsTo: several queries may read a source; write lag_groups = true",
+        ),
+        (
+            'topic = "out"',
+            'topic = "out"\noptions = { "kafka.compresion.type" = "zstd" }',
+            19,
+            "unknown option kafka.compresion.type; did you mean kafka.compression.type?",
+        ),
+        (
+            'topic = "out"',
+            'topic = "out"\noptions = { delivry = "at-least-once" }',
+            19,
+            "unknown option delivry; did you mean delivery?",
+        ),
     ],
 )
 def test_problems_have_lines(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
@@ -228,6 +271,8 @@ def test_brokers_are_reached_as_the_file_says(tmp_path: Path) -> None:
     made = load(file, "sea:9092")
     assert made.kafka["kafka.security.protocol"] == "SSL"
     assert made.kafka["kafka.bootstrap.servers"] == "sea:9092"
+    with pytest.raises(PipelineError, match=r"p.toml:1: bootstrap: 'sea' has no port: write sea:9092"):
+        load(file, "sea")
     file.write_text(GOOD + '\n[kafka]\n"security.protocol" = "SASL_SSL"\n')
     with pytest.raises(PipelineError, match=r"p.toml:23: security.protocol=SASL_SSL: SASL is not supported"):
         load(file).reach(1)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
+from tidelog.client.groups import Groups
 from tidelog.spark.pipeline import again, lake, redrive
 from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.model import load
@@ -142,7 +143,10 @@ def test_windows_are_counted_into_a_topic(
     topics("orders", "orders-dead", "orders-by-minute")
     send("orders", order(1, amount=2), order(2, amount=3), order(3, amount=4, at="2026-01-31T12:01:30Z"))
     send("orders", {"id": 4, "amount": 5}, (b"1", None))  # an order without a time is in no window; a tombstone is none
+    before = set(Groups(broker.bootstrap).names())
     folder = go("windowed-counts.toml")
+    made = set(Groups(broker.bootstrap).names()) - before
+    assert {name.startswith("tidelog-spark-job:") for name in made} == {True}  # of the sinks: what is read makes none
     found = sorted((row["orders"], row["worth"]) for row in values(broker, "orders-by-minute"))
     assert found == [(1, 4.0), (2, 5.0)]
     assert told(folder / "state/orders-by-minute", "bad-rows").endswith(": at is missing or null")

@@ -14,10 +14,12 @@ from tidelog.spark.plan import (
     from_json,
     lag,
     limited,
+    other_ids,
     ranges,
     shared,
     split,
     to_json,
+    topic_ids,
 )
 
 A, B, C = ("a", 0), ("a", 1), ("b", 0)
@@ -27,6 +29,17 @@ sizes = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), st
 def test_offsets_stand_in_the_checkpoint_as_sparks_own_source_writes_them() -> None:
     assert to_json({B: 5, A: 3, C: 0}) == {"a": {"0": 3, "1": 5}, "b": {"0": 0}}
     assert from_json(to_json({A: 3, C: 0})) == {A: 3, C: 0}
+
+
+def test_offsets_tell_which_topics_are_meant() -> None:
+    ten = ("a", 10)
+    told = to_json({ten: 9, B: 5, C: 0}, {ten: 2}, {"a": 77, "b": 88, "c": 99})
+    assert told == {"a": {"001": 77, "1": 5, "010": 2, "10": 9}, "b": {"000": 88, "0": 0}}
+    assert list(told["a"])[-1] == "10"  # the end comes last: Spark's own source takes it
+    assert (from_json(told), began(told)) == ({ten: 9, B: 5, C: 0}, {ten: 2})
+    assert topic_ids(told) == {"a": 77, "b": 88}
+    assert topic_ids(to_json({A: 1})) == {}
+    assert other_ids({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 7, "d": 4}) == {"b"}
 
 
 def test_the_end_of_a_first_batch_tells_where_that_began() -> None:

@@ -58,7 +58,7 @@ def test_a_batch_under_a_job_id_is_written_once(spark: Any, broker: Broker) -> N
 
 def open_of(broker: Broker, job: str) -> list[str]:
     with Transactions(broker.bootstrap) as transactions:
-        return [each.name for each in transactions.all(["Ongoing"]) if f"-job-{job}-" in each.name]
+        return [each.name for each in transactions.all(["Ongoing"]) if f":{job}-task-" in each.name]
 
 
 def test_a_job_that_fails_shows_nothing_and_leaves_nothing_open(spark: Any, broker: Broker) -> None:

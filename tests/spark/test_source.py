@@ -12,6 +12,7 @@ from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
+from tidelog.spark import plan
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -94,6 +95,22 @@ def test_a_topic_is_a_table(read: Callable[..., Any], fill: Callable[..., None],
     assert rows[8].headers is None
 
 
+def test_rows_of_aborted_transactions_are_none_unless_they_are_asked_for(
+    read: Callable[..., Any], run: Callable[..., list[list[int]]], broker: Broker, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 3):
+        producer.begin_transaction()
+        producer.produce(topic, b"x", b"%d" % number, partition=number % 3)
+        producer.flush()
+        end(30)
+    assert sorted(int(row.key) for row in read().collect()) == [0, 2, 4]
+    assert run() == [[0, 2, 4]]
+    everything = {"kafka.isolation.level": "read_uncommitted"}
+    assert (read(**everything).count(), run("other", **everything)) == (6, [[0, 1, 2, 3, 4, 5]])
+
+
 def test_an_empty_topic_is_an_empty_table(read: Callable[..., Any]) -> None:
     assert read().count() == 0
 
@@ -129,7 +146,7 @@ def test_filters_narrow_what_is_read(
 def test_a_stream_goes_on_where_it_stopped(
     run: Callable[..., list[list[int]]], fill: Callable[..., None], tmp_path: Path, topic: str, broker: Broker
 ) -> None:
-    told = {"progressPath": str(tmp_path / "progress"), "kafka.group.id": topic}
+    told = {"progressPath": str(tmp_path / "progress"), "commitOffsetsTo": topic}
     fill(0, 20)
     assert run(**told) == [list(range(20))]
     fill(20, 30)
@@ -140,7 +157,7 @@ def test_a_stream_goes_on_where_it_stopped(
     told = json.loads((tmp_path / "progress/progress.json").read_text())
     assert (told["planned"], told["lag"], told["rows"], told["end"]) == (10, 0, 10, {topic: dict.fromkeys("012", 10)})
     offsets = (tmp_path / "checkpoint/offsets/1").read_text().splitlines()[-1]
-    assert json.loads(offsets) == {topic: {"0": 10, "1": 10, "2": 10}}
+    assert plan.to_json(plan.from_json(json.loads(offsets))) == {topic: {"0": 10, "1": 10, "2": 10}}
 
 
 def test_a_limit_makes_small_batches(run: Callable[..., list[list[int]]], fill: Callable[..., None]) -> None:
@@ -165,6 +182,22 @@ def test_lost_data_fails_the_stream_unless_told_otherwise(
     assert run(failOnDataLoss="false") == [[number for number in range(9, 30) if number not in gone]]
 
 
+def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(
+    run: Callable[..., list[list[int]]], fill: Callable[..., None], broker: Broker, topic: str
+) -> None:
+    """It has more records by now than were read of the one before it: its offsets look as if nothing had happened."""
+    fill(0, 9)
+    assert run() == [list(range(9))]
+    Admin(broker.bootstrap).delete_topic(topic)
+    Admin(broker.bootstrap).create_topic(topic, 3, configs={"retention.ms": "-1"})
+    fill(100, 130)
+    with pytest.raises(Exception, match=rf"{topic} was deleted and made again since it was read.*failOnDataLoss=false"):
+        run()
+    assert run(failOnDataLoss="false") == [list(range(100, 130))]
+    fill(130, 133)
+    assert run() == [[130, 131, 132]]
+
+
 def test_partitions_that_are_added_are_read_from_their_start(
     run: Callable[..., list[list[int]]], fill: Callable[..., None], broker: Broker, topic: str
 ) -> None:
@@ -183,6 +216,7 @@ def test_partitions_that_are_added_are_read_from_their_start(
         ({"subscribe": "never-made"}, "there is no topic never-made"),
         ({"startingOffsets": '{"other":{"0":1}}'}, "must name every partition of the subscription"),
         ({"minPartition": "3"}, "unknown option minpartition; did you mean minPartitions"),
+        ({"kafka.Isolation.levle": "x"}, "unknown option kafka.isolation.levle; did you mean kafka.isolation.level"),
         ({"startingTimestamp": "99999999999999"}, "no record of .* is as new as the time to start from"),
     ],
 )

@@ -15,9 +15,10 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidelog.client import Admin, Producer
+from tidelog.client.groups import Groups
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
-from tidelog.spark import stream
+from tidelog.spark import plan, stream
 from tidelog.spark.options import read_options
 from tidelog.spark.reader import DataLost
 from tidelog.spark.stream import TopicStreamReader
@@ -74,6 +75,11 @@ def ends(reader: TopicStreamReader, start: Offsets) -> Offsets:
     return reader.latestOffset(start, ReadAllAvailable())
 
 
+def plain(offsets: Offsets) -> Offsets:
+    """Without what stands beside the offsets."""
+    return plan.to_json(plan.from_json(offsets))
+
+
 def ranges(tasks: Any) -> list[tuple[str, int, int]]:
     return [(each.topic, each.start, each.end) for task in tasks for each in task.ranges]
 
@@ -86,7 +92,9 @@ def test_a_topic_that_is_not_told_for_a_moment_is_not_read_again_from_its_beginn
     running = reader(unknown_s=5, subscribePattern=topic)
     timer = threading.Timer(0.7, make, (broker, late, 3))
     timer.start()  # until then the broker knows as little of it as one that has only just started
-    assert ends(running, start) == {topic: {"0": 5}, late: {"0": 3}}
+    end = ends(running, start)
+    assert plain(end) == {topic: {"0": 5}, late: {"0": 3}}
+    assert plan.topic_ids(end).keys() == {topic, late}
     timer.join()
     assert ranges(running.partitions(start, {topic: {"0": 5}, late: {"0": 3}})) == [(late, 2, 3)]
     with pytest.raises(DataLost, match=f"{late}-0 is gone"):  # an end without it, as it was written before
@@ -100,7 +108,7 @@ def test_a_topic_of_a_pattern_that_is_gone_is_told_before_a_batch_is_made_withou
     with pytest.raises(DataLost, match=f"{topic}-gone-0 is gone"):
         ends(reader(subscribePattern=topic), start)
     ignoring = reader(subscribePattern=topic, failOnDataLoss="false")
-    assert ends(ignoring, start) == {topic: {"0": 5}}
+    assert plain(ends(ignoring, start)) == {topic: {"0": 5}}
     assert ranges(ignoring.partitions(start, {topic: {"0": 5}})) == []
 
 
@@ -158,7 +166,7 @@ def test_partitions_that_came_after_a_first_batch_was_planned_are_the_next_batch
     Admin(broker.bootstrap).add_partitions(topic, 2)
     again = reader()
     assert ranges(again.partitions(again.initialOffset(), end)) == [(topic, 5, 7)]
-    assert ends(again, end) == {topic: {"0": 7, "1": 0}}
+    assert plain(ends(again, end)) == {topic: {"0": 7, "1": 0}}
 
 
 def test_a_subscription_that_had_no_topics_keeps_that_it_had_none(
@@ -176,23 +184,21 @@ def test_few_records_wait_for_more_but_for_those_of_the_first_batch(
     broker: Broker, topic: str, reader: Callable[..., TopicStreamReader]
 ) -> None:
     running = reader(minOffsetsPerTrigger="4", maxTriggerDelay="600000")
-    assert ends(running, {topic: {"0": 3}}) == {topic: {"0": 5}}
+    assert plain(ends(running, {topic: {"0": 3}})) == {topic: {"0": 5}}
     send(broker, topic, 3)
-    assert ends(running, {topic: {"0": 5}}) == {topic: {"0": 5}}
+    assert plain(ends(running, {topic: {"0": 5}})) == {topic: {"0": 5}}
     send(broker, topic, 1)
-    assert ends(running, {topic: {"0": 5}}) == {topic: {"0": 9}}
+    assert plain(ends(running, {topic: {"0": 5}})) == {topic: {"0": 9}}
     hasty = reader(minOffsetsPerTrigger="4", maxTriggerDelay="1")
-    assert ends(hasty, {topic: {"0": 8}}) == {topic: {"0": 9}}
+    assert plain(ends(hasty, {topic: {"0": 8}})) == {topic: {"0": 9}}
     time.sleep(0.002)
-    assert ends(hasty, {topic: {"0": 8}}) == {topic: {"0": 9}}
+    assert plain(ends(hasty, {topic: {"0": 8}})) == {topic: {"0": 9}}
 
 
 def test_who_asks_what_comes_next_is_done_with_what_was(
     broker: Broker, topic: str, reader: Callable[..., TopicStreamReader], tmp_path: Path
 ) -> None:
-    running = reader(
-        **{"kafka.group.id": f"{topic}-group", "progressPath": str(tmp_path), "startingOffsets": "earliest"}
-    )
+    running = reader(commitOffsetsTo=f"{topic}-group", progressPath=str(tmp_path), startingOffsets="earliest")
     start = running.initialOffset()
     with Cluster(broker.bootstrap) as cluster:
         end = ends(running, start)
@@ -204,11 +210,22 @@ def test_who_asks_what_comes_next_is_done_with_what_was(
     assert json.loads((tmp_path / "progress.json").read_text())["rows"] == 5
 
 
+def test_offsets_are_committed_to_no_group_that_was_not_named_for_it(
+    broker: Broker, topic: str, reader: Callable[..., TopicStreamReader]
+) -> None:
+    """A group may be a consumer's, which would go on from there."""
+    before = set(Groups(broker.bootstrap).names())
+    running = reader(**{"kafka.group.id": f"{topic}-billing", "groupIdPrefix": f"{topic}-spark"})
+    running.commit({topic: {"0": 5}})
+    assert ends(running, {topic: {"0": 5}}) == {topic: {"0": 5}}
+    assert set(Groups(broker.bootstrap).names()) == before
+
+
 def test_what_is_for_people_to_look_at_does_not_hold_up_a_query(
     broker: Broker, topic: str, reader: Callable[..., TopicStreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "MONITORING_PATIENCE_S", 0.5)
-    running = reader(**{"kafka.group.id": "watched"})
+    running = reader(commitOffsetsTo="watched")
     ends(running, {topic: {"0": 0}})
     broker.pause()
     try:

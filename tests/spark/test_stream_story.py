@@ -125,9 +125,9 @@ def test_every_record_is_in_one_batch(broker: Broker, seed: int, start: str) -> 
 
     producer = opened()
     write()
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "startingOffsets": start, "kafka.group.id": topic}
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "startingOffsets": start, "commitOffsetsTo": topic}
     given |= {"subscribePattern": topic} if seed % 2 else {"subscribe": topic}
-    query = Query({**given, "kafka.isolation.level": "read_committed"}, chance, begins)
+    query = Query(given, chance, begins)
     for _ in range(STEPS):
         try:
             what = chance.random()

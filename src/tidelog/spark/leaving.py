@@ -1,18 +1,22 @@
-"""A query that is stopped in the middle of a batch: what its tasks have open is ended before the process goes.
+"""A batch that is cut off in the middle: what its tasks have open is ended before the process goes.
 
-Spark cuts tasks off and calls no abort then, so that readers of committed records would wait until the query's next
-start. Whoever stops a query calls this: pipelines do.
+When a query is stopped, or a job fails, Spark kills tasks, some after the sink's abort was called. That looks for what
+they leave, and so do pipelines, which end a run. Else readers of committed records would wait until a lease is over.
 """
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from tidelog.rpc import Cluster
+from tidelog.rpc.errors import Unsupported
 from tidelog.rpc.transactions import open_transactions
 from tidelog.spark.decisions import Decisions
 from tidelog.spark.producers import Owner, owner_of
+from tidelog.spark.sink_name import described
 from tidelog.spark.sink_options import BATCH_MAX, SinkOptions
+from tidelog.wire.errors import KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -29,28 +33,44 @@ def end_run(options: SinkOptions, run: str, *, is_ending: bool = False) -> int:
     `options` are those of the query's sink: decisions are looked up where it writes them. `is_ending`: tasks are known
     to be under way yet, so that it is looked for what they open even where nothing is open now.
     """
+    return end_owned(options, lambda owner: owner.run == run, f"run {run}", is_ending=is_ending)
+
+
+def end_sink(options: SinkOptions, sink: str) -> None:
+    """End what earlier runs of a sink left, where it goes on without transactions: nobody else would come to do it.
+
+    Brokers that don't tell what is open are only told of: who writes at least once needs nothing of them for that.
+    """
+    try:
+        end_owned(options, lambda owner: owner.sink == sink, f"an earlier run of {described(sink)}", is_ending=False)
+    except (KafkaError, Unsupported) as error:
+        logger.warning("%s: could not look for what an earlier run left open: %s", described(sink), error)
+
+
+def end_owned(options: SinkOptions, wanted: Callable[[Owner], bool], whose: str, *, is_ending: bool) -> int:
+    """The same of what these owners have open."""
     ended: set[str] = set()
     with Cluster(options.bootstrap, replace(options.rpc, patience_s=PATIENCE_S)) as cluster:
         looks = quiet = 0
         while looks < LOOKS_MAX and quiet < (QUIET_LOOKS if ended or is_ending else 1):
-            found = _open(cluster, run)
-            for owner in set(found.values()):
-                Decisions(cluster, owner.sink, run, options.decisions).abort(BATCH_MAX, None, ())
+            found = _open(cluster, wanted)
+            for sink, run in {(owner.sink, owner.run) for owner in found.values()}:
+                Decisions(cluster, sink, run, options.decisions).abort(BATCH_MAX, None, ())
             ended |= found.keys()
             looks, quiet = looks + 1, 0 if found else quiet + 1
             if ended or is_ending:
                 time.sleep(PAUSE_S)
     if ended:
-        logger.info("run %s was stopped in the middle of a batch: %d transactions were ended", run, len(ended))
+        logger.info("%s was stopped in the middle of a batch: %d transactions were ended", whose, len(ended))
     return len(ended)
 
 
-def _open(cluster: Cluster, run: str) -> dict[str, Owner]:
+def _open(cluster: Cluster, wanted: Callable[[Owner], bool]) -> dict[str, Owner]:
     """Who has something open, by transactional id."""
 
-    def wanted(name: str) -> bool:
+    def is_wanted(name: str) -> bool:
         owner = owner_of(name)
-        return owner is not None and owner.run == run
+        return owner is not None and wanted(owner)
 
-    names = (each.transactional_id or "" for each in open_transactions(cluster, wanted))
+    names = (each.transactional_id or "" for each in open_transactions(cluster, is_wanted))
     return {name: owner for name in names if (owner := owner_of(name)) is not None}

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidelog.rpc import EARLIEST, LATEST, Cluster, list_offsets
+from tidelog.rpc import EARLIEST, LATEST, Cluster, Topic, list_offsets
 from tidelog.rpc.offsets import READ_UNCOMMITTED
+from tidelog.spark.identity import short_id
 from tidelog.spark.options import OptionError, SourceOptions, Spot, compiled
 from tidelog.spark.plan import Offsets, Place
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -16,8 +17,8 @@ class Lookup:
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
-        self.ids: dict[str, str] = {}
-        """The topics that were last seen, and their ids."""
+        self.ids: dict[str, int] = {}
+        """The topics that were seen, and which they were when they were last: `short_id` of their ids."""
         self._pattern: Any = None
         if options.pattern is not None:
             self._pattern = compiled(options.pattern)
@@ -41,7 +42,7 @@ class Lookup:
         if self._pattern is not None:
             found = self._cluster.topics()
             names = [name for name, topic in found.items() if not topic.internal and self._pattern.search(name)]
-            self.ids = {name: found[name].id.hex() for name in names}
+            self._seen({name: found[name] for name in names})
             return sorted((name, partition) for name in names for partition in found[name].partitions)
         wanted = self._options.topics or tuple(dict.fromkeys(topic for topic, _ in self._options.assigned))
         found = self._cluster.topics(wanted)
@@ -51,7 +52,7 @@ class Lookup:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"there is no topic {name} at {self._options.bootstrap}; `tidelog topic create {name}` makes it",
                 )
-        self.ids = {name: topic.id.hex() for name, topic in found.items()}
+        self._seen(found)
         if self._options.topics:
             return sorted((name, partition) for name in wanted for partition in found[name].partitions)
         for topic, partition in self._options.assigned:
@@ -65,7 +66,7 @@ class Lookup:
 
         def there() -> list[Place]:
             found = self._cluster.topics({topic for topic, _ in wanted})
-            self.ids = {name: topic.id.hex() for name, topic in found.items()}
+            self._seen(found)
             return [place for place in wanted if place[0] in found and place[1] in found[place[0]].partitions]
 
         def all_there() -> list[Place]:
@@ -79,6 +80,10 @@ class Lookup:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return there()
+
+    def _seen(self, found: Mapping[str, Topic]) -> None:
+        told = {name: short_id(topic.id) for name, topic in found.items()}
+        self.ids |= {name: each for name, each in told.items() if each is not None}
 
     def earliest(self, places: Iterable[Place]) -> Offsets:
         return self._at(dict.fromkeys(places, EARLIEST), READ_UNCOMMITTED)

@@ -12,6 +12,7 @@ from tidelog.rpc.address import addresses
 from tidelog.rpc.fetch import FETCH_BYTES, FETCH_BYTES_MAX
 from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.rpc.options import Options
+from tidelog.spark.client_options import problems, problems_of_values
 
 NAMES = (
     "subscribe",
@@ -31,26 +32,23 @@ NAMES = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
-    "groupIdPrefix",
+    "commitOffsetsTo",
     "initialOffsetsPath",
-    "topicIdsPath",
     "progressPath",
-    "topic",
 )
-KNOWN = {name.lower(): name for name in NAMES}
 CONNECTOR_ONLY = (
-    "kafkaconsumer.polltimeoutms",
-    "fetchoffset.numretries",
-    "fetchoffset.retryintervalms",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
     "partition.metadata.cache.ttl.ms",
 )
 """Options of Spark's source that have no use here; taken without effect, so that moving is one word."""
-FORBIDDEN = {
-    "auto.offset.reset": "use startingOffsets instead",
-    "key.deserializer": "keys are bytes; cast them in Spark",
-    "value.deserializer": "values are bytes; cast them in Spark",
-    "enable.auto.commit": "offsets live in Spark's checkpoint",
-    "interceptor.classes": "they would change what is read",
+KNOWN = {name.lower(): name for name in (*NAMES, *CONNECTOR_ONLY)}
+REFUSED = {
+    "checkpointlocation": "it is the query's: writeStream.option('checkpointLocation', ...)",
+    "path": "topics are named by subscribe, subscribePattern or assign",
+    "topic": "it is for writing; topics are read by subscribe",
 }
 DELAY_UNITS_US = {
     "us": 1,
@@ -103,11 +101,10 @@ class SourceOptions:
     max_records: int | None = None
     fail_on_loss: bool = True
     headers: bool = False
-    isolation: int = READ_UNCOMMITTED
+    isolation: int = READ_COMMITTED
     group: str | None = None
     fetch_bytes: int = FETCH_BYTES
     initial_offsets_path: str | None = None
-    topic_ids_path: str | None = None
     progress_path: str | None = None
 
     @property
@@ -126,10 +123,17 @@ class OptionError(ValueError):
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """All options at once; OptionError names the first that is wrong."""
+    """All options at once; OptionError names the first that is wrong.
+
+    Records of transactions that were aborted, or are open, are no rows unless it is asked for: the sink writes rows
+    that fail and are written again.
+    """
     options = {name.lower(): value for name, value in given.items()}
-    _check_names(options)
+    for problem in problems(options, KNOWN, REFUSED):
+        raise OptionError(problem)
     kafka = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
+    for problem in problems_of_values(kafka):
+        raise OptionError(problem)
     bootstrap = kafka.get("bootstrap.servers", "")
     try:
         addresses(bootstrap)
@@ -141,7 +145,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     least, most = _count(options, "minOffsetsPerTrigger"), _count(options, "maxOffsetsPerTrigger")
     if least and most and least > most:
         raise OptionError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, which is {most}")
-    group = kafka.get("group.id") or options.get("groupidprefix")
+    group = options.get("commitoffsetsto")
+    if group == "":
+        raise OptionError("option commitOffsetsTo is empty: it is the group that offsets are committed to")
     try:
         rpc = Options.from_kafka({"client.id": "tidelog-spark", **kafka})
         rpc.tls_context()
@@ -172,25 +178,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         group=group,
         fetch_bytes=min(_positive(kafka, "max.partition.fetch.bytes", FETCH_BYTES), FETCH_BYTES_MAX),
         initial_offsets_path=options.get("initialoffsetspath"),
-        topic_ids_path=options.get("topicidspath"),
         progress_path=options.get("progresspath"),
     )
-
-
-def _check_names(options: Mapping[str, str]) -> None:
-    for name in options:
-        if name.startswith("kafka."):
-            why = FORBIDDEN.get(name[6:])
-            if why:
-                raise OptionError(f"option {name} is not supported: {why}")
-        elif name not in KNOWN and name not in CONNECTOR_ONLY and name not in ("path", "checkpointlocation"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, KNOWN, 1)
-            raise OptionError(
-                f"unknown option {name}"
-                + (f"; did you mean {KNOWN[close[0]]}?" if close else f"; there are {', '.join(NAMES)} and kafka.*")
-            )
 
 
 def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[tuple[str, int], ...]]:
@@ -343,7 +332,7 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _isolation(kafka: Mapping[str, str]) -> int:
-    text = kafka.get("isolation.level", "read_uncommitted").lower()
+    text = kafka.get("isolation.level", "read_committed").lower()
     levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
     if text not in levels:
         raise OptionError(f"option kafka.isolation.level: {text!r} is neither read_committed nor read_uncommitted")

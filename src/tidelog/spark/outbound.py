@@ -12,7 +12,9 @@ import pyarrow
 from tidelog.rpc import Cluster
 from tidelog.rpc.produce import Pipeline, Refused
 from tidelog.rpc.transactions import Producer
+from tidelog.spark.buffers import binary, buffers
 from tidelog.spark.native import packer
+from tidelog.spark.row_hash import RowHash
 from tidelog.spark.sink_options import SinkOptions
 from tidelog.wire import batch as wire
 from tidelog.wire.compression import compress
@@ -52,6 +54,7 @@ class Outbound:
         self._chosen_rows: Any = None  # of the batch that is added: those that go to the topic of now; None: all
         self._large: deque[tuple[int, int]] = deque(maxlen=LARGE_ROWS_MAX)  # rows that fill a batch, and their bytes
         self._may_hold = 0
+        self.hash = RowHash(options.topic)
         self.rows = 0
 
     def add(self, batch: Any) -> None:
@@ -65,6 +68,7 @@ class Outbound:
                     self._add_plain(topic, rows, names)
             if self._may_hold > HELD_BYTES_MAX and self._held_bytes() > HELD_BYTES_MAX:
                 self._send_all()
+        self.hash.add(batch)
         self.rows += batch.num_rows
 
     def flush(self) -> None:
@@ -136,9 +140,8 @@ class Outbound:
 
     def _add_plain(self, topic: str, rows: Any, names: list[str]) -> None:
         held = self._partitions(topic)
-        key = _binary(rows, "key") if "key" in names else arrow.nulls(rows.num_rows, arrow.binary())
-        key_ends, keys, key_nulls = _buffers(key)
-        value_ends, values, value_nulls = _buffers(_binary(rows, "value"))
+        key_ends, keys, key_nulls = buffers(binary(rows, "key"))
+        value_ends, values, value_nulls = buffers(binary(rows, "value"))
         if len(keys) + len(values) > self._options.batch_bytes:
             self._note_large(_sizes(key_ends) + _sizes(value_ends))
         chosen = self._chosen(topic, rows, names, len(held))
@@ -165,8 +168,8 @@ class Outbound:
         held = self._partitions(topic)
         chosen = self._chosen(topic, rows, rows.schema.names, len(held))
         places = numbers.frombuffer(chosen, dtype=numbers.int32).tolist() if chosen else None
-        keys = _binary(rows, "key").to_pylist() if "key" in rows.schema.names else [None] * rows.num_rows
-        values, headers = _binary(rows, "value").to_pylist(), rows.column("headers").to_pylist()
+        keys = binary(rows, "key").to_pylist()
+        values, headers = binary(rows, "value").to_pylist(), rows.column("headers").to_pylist()
         self._sticky += 1
         for row, (key, value, pairs) in enumerate(zip(keys, values, headers, strict=True)):
             index = -1 if places is None else places[row]
@@ -251,23 +254,5 @@ class Outbound:
         return out
 
 
-def _binary(rows: Any, name: str) -> Any:
-    column = rows.column(name)
-    return column if column.type.equals(arrow.binary()) else column.cast(arrow.binary())
-
-
 def _sizes(ends: bytes) -> Any:
     return numbers.diff(numbers.frombuffer(ends, dtype=numbers.int32))
-
-
-def _buffers(column: Any) -> tuple[bytes, bytes, bytes]:
-    """Offsets from 0, data, and a byte a row that says null (none where no row is)."""
-    if column.offset:
-        column = arrow.concat_arrays([column])
-    _, ends, data = column.buffers()
-    rows = len(column)
-    held = ends.to_pybytes()[column.offset * 4 : (column.offset + rows + 1) * 4]
-    nulls = (
-        column.is_null().to_numpy(zero_copy_only=False).astype(numbers.uint8).tobytes() if column.null_count else b""
-    )
-    return held, b"" if data is None else data.to_pybytes(), nulls

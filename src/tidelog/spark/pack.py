@@ -72,6 +72,53 @@ def murmur2(data: bytes, pos: i64, end: i64) -> i64:
     return hashed & 0x7FFFFFFF
 
 
+def mixed(hashed: i64, part: i64) -> i64:
+    """32 bits, with 32 more worked into them."""
+    made: i64 = ((hashed ^ part) * 0x5BD1E995) & 0xFFFFFFFF
+    return made ^ (made >> 15)
+
+
+def hash_rows(
+    count: i64,
+    key_ends: bytes,
+    keys: bytes,
+    key_nulls: bytes,
+    value_ends: bytes,
+    values: bytes,
+    value_nulls: bytes,
+    extra: bytes,
+    seed: i64,
+) -> i64:
+    """The sum of the hashes of some rows, in which their order doesn't show; columns are as `pack` has them.
+
+    `extra` are 32 bits more of each row, or nothing, which is the same as zeros; `seed` is 32 bits of all of them.
+    """
+    any_null_key: bool = len(key_nulls) > 0
+    any_null_value: bool = len(value_nulls) > 0
+    any_extra: bool = len(extra) > 0
+    total: i64 = 0
+    row: i64 = 0
+    while row < count:
+        key: i64 = i64(read_i32_le(key_ends, row * 4))
+        key_end: i64 = i64(read_i32_le(key_ends, row * 4 + 4))
+        value: i64 = i64(read_i32_le(value_ends, row * 4))
+        value_end: i64 = i64(read_i32_le(value_ends, row * 4 + 4))
+        hashed: i64 = seed
+        if any_extra:
+            hashed ^= i64(read_i32_le(extra, row * 4)) & 0xFFFFFFFF
+        if any_null_key and key_nulls[row] != 0:
+            hashed = mixed(hashed, 1)
+        else:
+            hashed = mixed(mixed(hashed, 2 + key_end - key), murmur2(keys, key, key_end))
+        if any_null_value and value_nulls[row] != 0:
+            hashed = mixed(hashed, 1)
+        else:
+            hashed = mixed(mixed(hashed, 2 + value_end - value), murmur2(values, value, value_end))
+        total += mixed(hashed, 0x9E3779B9)
+        row += 1
+    return total
+
+
 def pack(
     partitions: list[Partitioned],
     first: i64,

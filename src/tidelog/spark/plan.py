@@ -11,6 +11,8 @@ Offsets: TypeAlias = dict[Place, int]
 SMALL_RANGE_RECORDS = 20_000
 """Ranges of fewer records share a task: a task costs more than reading them."""
 TASK_RANGES_MAX = 500
+BEGAN, ID = "0", "00"
+"""What stands in front of a partition's number, in a checkpoint, where it isn't a batch's end that stands there."""
 WHY_LOST = "Retention or a deletion was faster than this query, or the topic is another one"
 
 
@@ -37,34 +39,49 @@ class Loss:
     why: str = WHY_LOST
 
 
-def to_json(offsets: Mapping[Place, int], began: Mapping[Place, int] | None = None) -> dict[str, dict[str, int]]:
+def to_json(
+    offsets: Mapping[Place, int], began: Mapping[Place, int] | None = None, ids: Mapping[str, int] | None = None
+) -> dict[str, dict[str, int]]:
     """Offsets as they stand in Spark's checkpoint, in the form of Spark's own Kafka source.
 
-    A checkpoint holds the ends of batches, which is where those that follow begin: it doesn't hold where the first one
-    `began`. That stands beside its end, under the partition's number with a zero in front. Spark's own source takes it
-    for the same partition, and of two offsets the later one in the text: the end.
+    A checkpoint holds the ends of batches, which is where those that follow begin. It doesn't hold where the first one
+    `began`, nor which topic of a name was read (`ids`: a number for each). Those stand beside the ends, the one under
+    the partition's number with a zero in front, the other under a topic's first partition with two. Spark's own source
+    takes them for the same partition, and of two offsets the later one in the text: the end.
     """
     found: dict[str, dict[str, int]] = {}
     for place, offset in sorted(offsets.items()):
-        at = found.setdefault(place[0], {})
+        topic, partition = place
+        if topic not in found:
+            found[topic] = {f"{ID}{partition}": ids[topic]} if ids and topic in ids else {}
         if began is not None and place in began:
-            at[f"0{place[1]}"] = began[place]
-        at[str(place[1])] = offset
+            found[topic][f"{BEGAN}{partition}"] = began[place]
+        found[topic][str(partition)] = offset
     return found
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The offsets, without where a first batch began."""
-    return {(topic, int(at)): it for topic, places in offsets.items() for at, it in places.items() if not _first(at)}
+    """The offsets, without what stands beside them."""
+    return _told(offsets, "")
 
 
 def began(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Where a first batch began, by its end; nothing is told by the end of another."""
-    return {(topic, int(at)): it for topic, places in offsets.items() for at, it in places.items() if _first(at)}
+    return _told(offsets, BEGAN)
 
 
-def _first(index: str) -> bool:
-    return len(index) > 1 and index[0] == "0"
+def topic_ids(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Which topics were meant; nothing is told by what Spark's own source wrote."""
+    return {topic: told for (topic, _), told in _told(offsets, ID).items()}
+
+
+def _told(offsets: Mapping[str, Mapping[str, int]], kind: str) -> Offsets:
+    return {
+        (topic, int(at)): it
+        for topic, places in offsets.items()
+        for at, it in places.items()
+        if at == f"{kind}{int(at)}"
+    }
 
 
 def limited(start: Mapping[Place, int], end: Mapping[Place, int], limit: int) -> Offsets:
@@ -144,6 +161,17 @@ def shared(parts: Iterable[OffsetRange], small: int = SMALL_RANGE_RECORDS) -> li
         held.append(part)
         size += part.count
     return [*tasks, tuple(held)] if held else tasks
+
+
+def made_again(topics: Collection[str]) -> Loss:
+    return Loss(
+        f"{', '.join(sorted(topics))} was deleted and made again since it was read: what was not read yet is gone"
+    )
+
+
+def other_ids(read: Mapping[str, int], now: Mapping[str, int]) -> set[str]:
+    """The topics that are others now than those that were read; where one of the two isn't known, it is the same."""
+    return {topic for topic, told in read.items() if now.get(topic, told) != told}
 
 
 def too_short(place: Place, latest: int, begin: int, told: bool) -> Loss:

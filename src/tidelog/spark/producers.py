@@ -6,7 +6,9 @@ An id is taken again without a new InitProducerId, which would abort what is ope
 last transaction has ended. Why all this is sound: docs/decisions/0010-the-spark-sink.md.
 """
 
+import hashlib
 import os
+import re
 import uuid
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from typing import NamedTuple
 
 from tidelog.rpc import Cluster
 from tidelog.rpc.transactions import Producer, describe, init_producer
+from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
 
 SINKS_MAX = 256
 HELD_MAX = 1024
@@ -24,22 +27,44 @@ LOOKS_MAX = 3
 """How many ids are asked for before a new one is made: one whose markers are being written is free a moment later."""
 
 
+NAME_CHARS = 12
+"""Of the random names of writers and workers, in hexadecimal."""
+
+
 class Attempt(NamedTuple):
-    """For whom a task writes: a sink, a run of the query that feeds it, and the batch."""
+    """For whom a task writes: a sink, a run of the query that feeds it, the batch, and the driver's writer."""
 
     sink: str
     run: str
     batch: int
+    writer: str = ""
 
 
 class Owner(NamedTuple):
-    """Whose a task's transactional id is."""
+    """Whose a task's transactional id is; `writer` is empty where that wasn't told."""
 
     sink: str
     run: str
+    writer: str = ""
 
 
 _START, _TASK = "tidelog-spark-", "-task-"
+_NAME = f"[0-9a-f]{{{NAME_CHARS}}}"
+_TASK_ID = re.compile(
+    rf"{_START}(?P<sink>.+){_TASK}(?P<run>.+)-(?:(?P<writer>{_NAME})\.)?{_NAME}-[0-9]+", re.DOTALL | re.ASCII
+)
+
+
+def writer_of(*told: str) -> str:
+    """A name for who writes in a driver, which each of its processes finds by itself, and tasks are told.
+
+    Spark gives a stream's driver nothing that tells a query, nor a run of it, when a batch fails of which no task came
+    to its end. But its processes are told where the driver keeps its files: one folder for each that is started.
+    Empty where they are not.
+    """
+    driver = os.environ.get("SPARK_LOCAL_DIRS", "")
+    whole = "\0".join((driver, *told)).encode()
+    return hashlib.sha256(whole).hexdigest()[:NAME_CHARS] if driver and all(told) else ""
 
 
 def driver_id(sink: str) -> str:
@@ -47,15 +72,17 @@ def driver_id(sink: str) -> str:
 
 
 def task_id(owner: Owner, worker: str, number: int) -> str:
-    return f"{_START}{owner.sink}{_TASK}{owner.run}-{worker}-{number}"
+    whose = f"{owner.writer}." if owner.writer else ""
+    return f"{_START}{owner.sink}{_TASK}{owner.run}-{whose}{worker}-{number}"
 
 
 def owner_of(transactional_id: str) -> Owner | None:
-    """None where no task made it. A sink's name may hold anything; what follows it holds no such word again."""
-    start, task, rest = transactional_id.rpartition(_TASK)
-    if not task or not start.startswith(_START):
-        return None
-    return Owner(start.removeprefix(_START), rest.rsplit("-", 2)[0])
+    """None where no task made it: others may have ids that begin alike, and are asked about, too.
+
+    A sink's name may hold anything; what follows it holds no such word again.
+    """
+    found = _TASK_ID.fullmatch(transactional_id)
+    return None if found is None else Owner(found["sink"], found["run"], found["writer"] or "")
 
 
 @dataclass(slots=True)
@@ -75,8 +102,8 @@ class Producers:
         self._made = 0
         self._ids: OrderedDict[tuple[str, str], _Ids] = OrderedDict()
 
-    def take(self, cluster: Cluster, attempt: Attempt) -> Producer:
-        """A producer for this attempt alone, with nothing open."""
+    def take(self, cluster: Cluster, attempt: Attempt, *, leased: bool = True) -> Producer:
+        """A producer for this attempt alone, with nothing open; `leased` where brokers have leases."""
         ids = self._of(cluster.bootstrap, attempt)
         for _ in range(min(LOOKS_MAX, len(ids.held))):
             name, last = ids.held.popleft()
@@ -90,8 +117,8 @@ class Producers:
             elif known.at_rest:
                 return known.producer
         self._made += 1
-        name = task_id(Owner(attempt.sink, attempt.run), self._name, self._made)
-        producer = init_producer(cluster, name, two_phase=True)
+        name = task_id(Owner(attempt.sink, attempt.run, attempt.writer), self._name, self._made)
+        producer = init_producer(cluster, name, two_phase=True, timeout_ms=LEASED_MS if leased else NO_TIMEOUT_MS)
         ids.held.append((name, attempt.batch))
         while len(ids.held) > HELD_MAX:
             ids.held.popleft()
@@ -99,7 +126,7 @@ class Producers:
 
     def _of(self, bootstrap: str, attempt: Attempt) -> _Ids:
         if self._process != os.getpid():
-            self._process, self._name = os.getpid(), uuid.uuid4().hex[:12]
+            self._process, self._name = os.getpid(), uuid.uuid4().hex[:NAME_CHARS]
             self._ids.clear()
         place = (bootstrap, attempt.sink)
         ids = self._ids.get(place)

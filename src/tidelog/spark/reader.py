@@ -10,10 +10,11 @@ from tidelog.rpc.fetch import OffsetOutOfRange, PartitionReader
 from tidelog.rpc.offsets import EARLIEST, list_offsets
 from tidelog.spark.columns import Decoder, Range
 from tidelog.spark.connections import cluster_of
+from tidelog.spark.identity import short_id
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import WHY_LOST, OffsetRange
 from tidelog.wire.batch import read_header
-from tidelog.wire.errors import KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -29,13 +30,17 @@ class DataLost(RuntimeError):
         return (DataLost, (self.what, self.why))
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """The rows of a range, in order; DataLost where some are gone, unless that is allowed."""
+def read_range(options: SourceOptions, wanted: OffsetRange, topic_id: int | None = None) -> Iterator[Any]:
+    """The rows of a range, in order; DataLost where some are gone, unless that is allowed.
+
+    `topic_id`: the `short_id` of the topic that is meant.
+    """
     cluster = cluster_of(options.bootstrap, options.rpc)
     start = wanted.start
     while start < wanted.end:
         part = OffsetRange(wanted.topic, wanted.partition, start, wanted.end)
         try:
+            _check_topic(cluster, part, topic_id)
             yield from _read(cluster, options, part)
             return
         except _Gap as gap:
@@ -49,6 +54,22 @@ class _Gap(Exception):
         super().__init__(position)
         self.position = position
         self.anew = anew
+
+
+def _check_topic(cluster: Cluster, wanted: OffsetRange, topic_id: int | None) -> None:
+    """_Gap where the topic is another one. It is looked at again for a while: what a broker knows of it may be old."""
+
+    def look() -> None:
+        if short_id(cluster.topic(wanted.topic).id) not in (topic_id, None):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{wanted.topic} is not the topic that was planned to be read")
+
+    try:
+        if topic_id is not None:
+            cluster.patiently("find the topic", look)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_ID:
+            raise
+        raise _Gap(wanted.start, anew=True) from error
 
 
 def _read(cluster: Cluster, options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:

@@ -91,7 +91,7 @@ class TopicReader(Reading, DataSourceReader):
         start = {place: max(offset, narrowed.first_offset) for place, offset in start.items()}
         if narrowed.end_offset is not None:
             end = {place: min(offset, narrowed.end_offset) for place, offset in end.items()}
-        return self._tasks(start, end, floating) or [_NOTHING]
+        return self._tasks(start, end, lookup.ids, floating) or [_NOTHING]
 
 
 def _at_earliest(options: SourceOptions, place: plan.Place) -> bool:

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from tidelog.env.log_lines import LineFormatter
 from tidelog.rpc import Cluster
 from tidelog.rpc.errors import Unreachable, Unsupported
 from tidelog.rpc.groups import commit_offsets
 from tidelog.spark import plan
-from tidelog.spark.identity import TopicIds
 from tidelog.spark.lookup import Lookup
 from tidelog.spark.options import OptionError, SourceOptions
 from tidelog.spark.plan import Offsets
@@ -28,7 +28,6 @@ from tidelog.wire.errors import KafkaError
 logger = logging.getLogger("tidelog.spark")
 
 Json = dict[str, dict[str, int]]
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 BEHIND_PAUSE_S = 0.5
 MONITORING_PATIENCE_S = 5.0
 """How long the offsets that are for people to look at may hold up a query."""
@@ -38,7 +37,9 @@ def _log_to_stderr() -> None:
     """Spark runs this in a process of its own, where nobody set up logging: TIDELOG_LOG_LEVEL=info shows each batch."""
     level = logging.getLevelNamesMapping().get(os.environ.get("TIDELOG_LOG_LEVEL", "").upper())
     if level is not None:
-        logging.basicConfig(stream=sys.stderr, level=level, format=LOG_FORMAT)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(LineFormatter())
+        logging.basicConfig(level=level, handlers=[handler])
 
 
 class _Driver(NamedTuple):
@@ -48,7 +49,6 @@ class _Driver(NamedTuple):
     monitor: Cluster
     lookup: Lookup
     progress: Progress
-    ids: TopicIds
 
 
 class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,8 +62,10 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._asked = False  # for a new batch, in this run
         self._told_done: Json | None = None
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
+        self._until_ids: dict[str, int] = {}  # and whose they are
         self._latest: Offsets = {}
-        self._made_anew: set[str] = set()  # topics that were, where loss is ignored
+        self._ids: dict[str, int] = {}  # topics as this run saw them: a checkpoint of Spark's own source has no ids
+        self._settled: dict[str, int] = {}  # topics that were made again, where loss is ignored
         self._last_trigger: float | None = None
         self._driver: _Driver | None = None
 
@@ -77,7 +79,8 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             self._initial_kept = self._initial is not None
         if self._initial is None:
             lookup = self._open().lookup
-            self._initial = plan.to_json(lookup.start(self._options.start, lookup.places()))
+            start = lookup.start(self._options.start, lookup.places())
+            self._initial = plan.to_json(start, ids=lookup.ids)
             self._keep_initial(self._initial)
         return self._initial
 
@@ -93,36 +96,48 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not first:
             self._done(start)  # who asks what comes next is done with what was: Spark tells it of all but a last batch
         lookup = self._open().lookup
-        begin = {place: offset for place, offset in plan.from_json(start).items() if lookup.subscribed(place)}
-        end = self._not_before(begin, self._whole(begin, self._ends()))
+        ends, again = self._ends(plan.topic_ids(start))
+        before = {place: offset for place, offset in plan.from_json(start).items() if place[0] not in again}
+        begin = {place: offset for place, offset in before.items() if lookup.subscribed(place)}
+        end = self._not_before(begin, self._whole(begin, ends))
         begin |= lookup.earliest([place for place in end if place not in begin])
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
         if self._too_few(plan.lag(begin, end)):
             return start
         self._last_trigger = time.monotonic()
+        ids = lookup.ids if self._until is None else self._until_ids
         if first:
-            return plan.to_json(end, plan.from_json(start))
-        return start if end == plan.from_json(start) else plan.to_json(end)
+            told = plan.from_json(start)
+            return plan.to_json(end, {place: offset for place, offset in begin.items() if place in told}, ids)
+        return start if end == before else plan.to_json(end, ids=ids)
 
     def reportLatestOffset(self) -> Json:
         return plan.to_json(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._latest = self._open().lookup.latest(self._places())
+        lookup = self._open().lookup
+        self._until = self._latest = lookup.latest(lookup.places_of_old())
+        self._until_ids = dict(lookup.ids)
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         self._own(end)
         lookup = self._open().lookup
         high = plan.from_json(end)
-        low = self._begun(start, end)
+        low, read = self._begun(start, end)
         low = {place: offset for place, offset in low.items() if place in high or lookup.subscribed(place)}
         there = lookup.present(low.keys() | high.keys())
-        self._same_topics()
+        planned = plan.topic_ids(end)
+        before = plan.other_ids(read, planned)  # when it was planned that was let go of
+        since = self._made_again(planned, lambda: lookup.present(there))
+        settle(self._options, [plan.made_again(before)] if before else [])
+        low, high = (_without(since, each) for each in (_without(before, low), high))
+        there = [place for place in there if place in low or place in high]
         earliest, latest = lookup.earliest(there), self._caught_up(high, lookup.latest(there))
+        low |= {place: earliest[place] for place in high if place[0] in before and place in earliest}
         low, high, losses = plan.available(low, high, earliest, latest, self._told(low))
         settle(self._options, losses)
-        tasks = self._tasks(low, high)
+        tasks = self._tasks(low, high, lookup.ids)
         records = sum(each.count for task in tasks for each in task.ranges)
         self._open().progress.planned(records, len(tasks), plan.lag(high, latest), plan.to_json(plan.from_json(end)))
         return tasks
@@ -154,16 +169,20 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             self._driver.monitor.close()
             self._driver = None
 
-    def _ends(self) -> Offsets:
+    def _ends(self, read: Mapping[str, int]) -> tuple[Offsets, set[str]]:
+        """The ends, and which topics are others than those that were read."""
+        lookup = self._open().lookup
         if self._until is not None:
-            return self._until
-        self._latest = self._open().lookup.latest(self._places())
-        return self._latest
+            return self._until, self._made_again(read, None)
+        places = lookup.places_of_old()
 
-    def _places(self) -> list[plan.Place]:
-        places = self._open().lookup.places_of_old()
-        self._same_topics()
-        return places
+        def look() -> None:
+            nonlocal places
+            places = lookup.places_of_old()
+
+        again = self._made_again(read, look)
+        self._latest = lookup.latest(places)
+        return self._latest, again
 
     def _own(self, offsets: Mapping[str, Any]) -> None:
         """Offsets of which none is of this subscription come from the checkpoint of another query."""
@@ -184,8 +203,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         told = plan.from_json(self._initial or {}) if self._first else {}
         return {place for place, offset in offsets.items() if told.get(place) == offset}
 
-    def _begun(self, start: Json, end: Json) -> Offsets:
-        """Where a batch begins: at `start`, but for the first one after a run that planned it and did not finish it.
+    def _begun(self, start: Json, end: Json) -> tuple[Offsets, dict[str, int]]:
+        """Where a batch begins, and in which topics: at `start`, but for the first one after a run that planned it and
+        did not finish it.
 
         Spark has `initialOffset` for that, which may be elsewhere by now; its end tells, if this source wrote it.
         """
@@ -199,17 +219,29 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             )
             why = "Say where to begin by startingOffsets, or use a new checkpoint"
             settle(self._options, [plan.Loss(what, why)])
-        return begun or plan.from_json(start)
+        return (begun, plan.topic_ids(end)) if begun else (plan.from_json(start), plan.topic_ids(start))
 
-    def _same_topics(self) -> None:
-        """Topics that were deleted and made again: what is at an offset there is not what follows what was read."""
-        lookup, ids = self._open().lookup, self._open().ids
-        others = ids.made_anew(lookup.ids)
-        if others:
-            what = f"{', '.join(others)} was deleted and made again since it was read: what was not read yet is gone"
-            settle(self._options, [plan.Loss(what)])
-            ids.learn({topic: lookup.ids[topic] for topic in others})
-            self._made_anew.update(others)
+    def _made_again(self, read: Mapping[str, int], look: Callable[[], object] | None) -> set[str]:
+        """Topics that were deleted and made again since they were read: what is at an offset there is not what follows.
+
+        Brokers may differ about it for a moment, so they are asked again (`look`).
+        """
+        lookup = self._open().lookup
+        known = {**self._ids, **read}
+        deadline = time.monotonic() + self._options.rpc.unknown_topic_s
+        while True:
+            now = lookup.ids if look is not None else self._until_ids
+            others = plan.other_ids(known, now)
+            fresh = {topic for topic in others if self._settled.get(topic) != now[topic]}
+            if not fresh or look is None or time.monotonic() > deadline:
+                break
+            time.sleep(BEHIND_PAUSE_S)
+            look()
+        if fresh:
+            settle(self._options, [plan.made_again(fresh)])
+            self._settled |= {topic: now[topic] for topic in fresh}
+        self._ids |= now
+        return others
 
     def _whole(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
         """The ends, with those that were not told: a broker that starts may not know all topics yet.
@@ -223,6 +255,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         found = lookup.latest(lookup.present(missing))
         if self._until is not None:
             self._until = self._until | found
+            self._until_ids |= {topic: lookup.ids[topic] for topic, _ in found if topic in lookup.ids}
         gone = [place for place in missing if place not in found]
         settle(self._options, [plan.Loss(f"{topic}-{partition} is gone") for topic, partition in gone])
         return end | found
@@ -232,7 +265,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         deadline = time.monotonic() + self._options.rpc.unknown_topic_s
         while True:
             behind = [place for place, offset in ends.items() if offset < least.get(place, offset)]
-            if not behind or time.monotonic() > deadline or all(topic in self._made_anew for topic, _ in behind):
+            if not behind or time.monotonic() > deadline:
                 return ends
             time.sleep(BEHIND_PAUSE_S)
             ends = ends | self._open().lookup.latest(behind)
@@ -284,6 +317,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
                 Cluster(options.bootstrap, hasty),
                 Lookup(options, cluster),
                 Progress(options.progress_path),
-                TopicIds(options.topic_ids_path),
             )
         return self._driver
+
+
+def _without(topics: Collection[str], offsets: Offsets) -> Offsets:
+    return {place: offset for place, offset in offsets.items() if place[0] not in topics}

@@ -1,8 +1,8 @@
 """What tasks read: ranges of offsets, given to Spark as partitions, for tables and streams alike."""
 
 import logging
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -18,9 +18,10 @@ logger = logging.getLogger("tidelog.spark")
 
 @dataclass
 class TaskRanges(InputPartition):
-    """What one task reads."""
+    """What one task reads: of the topics that were there when it was planned, by their `ids`."""
 
     ranges: tuple[OffsetRange, ...]
+    ids: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def name(self) -> str:
@@ -40,17 +41,22 @@ class Reading:
         assert isinstance(partition, TaskRanges)
         rows = size = 0
         for each in partition.ranges:
-            for batch in read_range(self._options, each):
+            for batch in read_range(self._options, each, partition.ids.get(each.topic)):
                 rows += batch.num_rows
                 size += batch.nbytes
                 yield batch
         task_done(self._options.progress_path, partition.name, rows, size)
 
-    def _tasks(self, start: Offsets, end: Offsets, floating: Collection[plan.Place] = ()) -> list[TaskRanges]:
+    def _tasks(
+        self, start: Offsets, end: Offsets, ids: Mapping[str, int], floating: Collection[plan.Place] = ()
+    ) -> list[TaskRanges]:
         whole = plan.ranges(start, end, floating)
         parts = plan.split(whole, self._options.min_partitions, self._options.max_records)
         small = 0 if self._options.min_partitions or self._options.max_records else plan.SMALL_RANGE_RECORDS
-        return [TaskRanges(each) for each in plan.shared(parts, small)]
+        return [
+            TaskRanges(each, {part.topic: ids[part.topic] for part in each if part.topic in ids})
+            for each in plan.shared(parts, small)
+        ]
 
 
 def settle(options: SourceOptions, losses: list[plan.Loss]) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 STEPS = (
     "init_producer",
+    "describe_all",
+    "prepare",
     "produce",
     "commit_offsets_in",
     "end_transaction",

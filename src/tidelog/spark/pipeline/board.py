@@ -12,8 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tidelog.env.log_lines import LineFormatter
 from tidelog.spark.pipeline import left_out
 from tidelog.spark.pipeline.ends import Ends
+from tidelog.spark.pipeline.lag_groups import LagGroups
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.reason import words_of
 from tidelog.spark.pipeline.status import done_by, figures, late_rows, told_of, write_status
@@ -47,9 +49,11 @@ class Board:
         self._silent = False
         self._log: _Log | None = None
         self._ends = Ends(pipeline, tell)
+        self._groups = LagGroups(pipeline)
 
     def __enter__(self) -> "Board":
         self._ends.begin()
+        self._groups.begin()
         self._log = _opened(self._pipeline.state / LOG)
         self.write("starting")
         return self
@@ -58,6 +62,7 @@ class Board:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._ends.end()
+        self._groups.end()
         stopped = bool(self._stop) and isinstance(error, Exception)
         if error is None:
             self.write("done" if self.done else "stopped")
@@ -85,6 +90,7 @@ class Board:
     def _behind(self, progresses: dict[str, Any]) -> None:
         """What is behind the last batch of each query by now, where brokers tell."""
         done = {name: done_by(progress) for name, progress in progresses.items() if progress is not None}
+        self._groups.tell(done)
         self._ends.watch({place for each in done.values() for place in each})
         for name, each in done.items():
             behind = self._ends.behind(each)
@@ -96,7 +102,12 @@ class Board:
         state, name = self._pipeline.state, self._pipeline.name
         found = left_out.left_out(state)
         with self._said_once():
-            write_status(state, name, self._queries, outcome, found, why=why, away=self._ends.away)
+            more = {
+                "why": why,
+                "away": self._ends.away,
+                "held_up": [each.told() for each in self._ends.held_up] or None,
+            }
+            write_status(state, name, self._queries, outcome, found, **more)
             self._silent = False
         for query, each in found.items():
             if self._known.get(query) != each:
@@ -153,7 +164,7 @@ class _Log(logging.handlers.RotatingFileHandler):
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, maxBytes=LOG_BYTES_MAX, backupCount=1, encoding="utf-8")
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._level = logger.level
         logger.setLevel(logging.INFO)
         logging.getLogger().addHandler(self)

@@ -67,22 +67,28 @@ def make_topics(pipeline: Pipeline) -> None:
 
 
 def build(
-    spark: Any, pipeline: Pipeline, start: str | None = None, views: Views | None = None, aside: Iterable[Row] = ()
+    spark: Any,
+    pipeline: Pipeline,
+    start: str | None = None,
+    views: Views | None = None,
+    aside: Iterable[Row] = (),
+    begins: str = "",
 ) -> dict[str, Any]:
     """All tables by name, those of streams without the rows that are left `aside`.
 
-    Those that were decoded also stand under `name!` with their bad rows.
+    Those that were decoded also stand under `name!` with their bad rows. `begins`: whose beginning it is, where one of
+    the pipeline's queries begins by itself.
     """
     pipeline.check_state()
     views = views or Views(spark)
     given: dict[str, Any] = {}
     for name in pipeline.sources:
         with reading(pipeline, name):
-            given[name] = good(read(spark, pipeline, name, views, start))
+            given[name] = good(read(spark, pipeline, name, views, start, begins=begins))
             if pipeline.is_stream(name) and "format" not in pipeline.sources[name]:
                 given[name] = _without(aside, given[name])
             if pipeline.is_decoded(name):
-                given[f"{name}!"] = read(spark, pipeline, name, views, start, bad=True)
+                given[f"{name}!"] = read(spark, pipeline, name, views, start, bad=True, begins=begins)
     tables = stepped(pipeline, given, views)
     check_sinks(pipeline, tables)
     return tables

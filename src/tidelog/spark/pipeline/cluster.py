@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tidelog.rpc.address import addresses
 from tidelog.spark.pipeline.java import NoSpark
 from tidelog.spark.pipeline.model import Pipeline
 
@@ -40,9 +41,10 @@ def check_cluster(spark: Any, pipeline: Pipeline, cores: int) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    brokers = [(each.host, each.port) for each in addresses(pipeline.bootstrap)]
     marks = _leave_marks(pipeline)
     tasks = TASKS_A_CORE * cores
-    look = _looking([str(mark) for mark in marks.values()], _addresses(pipeline.bootstrap))
+    look = _looking([str(mark) for mark in marks.values()], brokers)
     try:
         told = spark.range(0, tasks, 1, tasks).mapInArrow(look, ANSWER).distinct().collect()
     except (Py4JError, PySparkException) as error:
@@ -89,11 +91,6 @@ def _leave_marks(pipeline: Pipeline) -> dict[tuple[str | int, ...], Path]:
         marks[key] = folder.resolve() / f".tidelog-{secrets.token_hex(8)}"
         marks[key].touch()
     return marks
-
-
-def _addresses(bootstrap: str) -> list[tuple[str, int]]:
-    parts = [each.strip().rpartition(":") for each in bootstrap.split(",")]
-    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def _looking(marks: list[str], brokers: list[tuple[str, int]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

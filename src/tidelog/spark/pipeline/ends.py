@@ -1,6 +1,7 @@
 """How far a pipeline is behind its topics now: Spark tells only what it saw when it planned its last micro-batch.
 
-Asked about once a second by a thread, so that brokers that are away keep nobody waiting.
+And what it can't have yet, since a transaction is open: also that is behind it. Asked about once a second by a thread,
+so that brokers that are away keep nobody waiting.
 """
 
 import threading
@@ -9,13 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.rpc import LATEST, Cluster, list_offsets
 from tidelog.rpc.errors import Lost, Unreachable
-from tidelog.rpc.offsets import READ_COMMITTED, READ_UNCOMMITTED, Place
+from tidelog.rpc.offsets import Place
+from tidelog.rpc.open_in import behind_ends
+from tidelog.spark.pipeline.held_up import Held, held, reads_committed
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.wire.errors import KafkaError
 
 ASK_S = 1.0
 PATIENCE_S = 2.0
 AWAY_S = 5.0
+STANDING_S = 5.0
 
 
 class Ends:
@@ -25,8 +29,7 @@ class Ends:
         self.away: float | None = None
         self._pipeline = pipeline
         self._tell = tell
-        committed = all(source.get("committed", True) for source in pipeline.sources.values())
-        self._isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+        self._seen: dict[Held, float] = {}  # what stands open, and since when it was seen to
         self._places: frozenset[Place] = frozenset()
         self._known: dict[Place, int] = {}
         self._answered = time.time()
@@ -49,6 +52,12 @@ class Ends:
             return None
         return sum(max(0, self._known[place] - offset) for place, offset in done.items())
 
+    @property
+    def held_up(self) -> list[Held]:
+        """Records behind transactions that are open for some seconds: shorter ones are somebody at work."""
+        now = time.monotonic()
+        return [each for each, seen in self._seen.items() if now - seen >= STANDING_S]
+
     def _ask(self) -> None:
         with self._pipeline.reach(PATIENCE_S) as cluster:
             while not self._over.wait(ASK_S if self.away is None else AWAY_S):
@@ -57,11 +66,16 @@ class Ends:
 
     def _ask_once(self, cluster: Cluster) -> None:
         try:
-            found = list_offsets(cluster, dict.fromkeys(self._places, LATEST), self._isolation)
+            found = list_offsets(cluster, dict.fromkeys(self._places, LATEST))
+            ends = {place: each.offset for place, each in found.items()}
+            committed = {place: end for place, end in ends.items() if reads_committed(self._pipeline, place[0])}
+            behind = [held(each) for each in behind_ends(cluster, committed)]
         except (KafkaError, Unreachable, Lost, OSError) as error:
             self._not_answered(error)
             return
-        self._known = {place: each.offset for place, each in found.items()}
+        self._known = ends
+        known = {each.key: seen for each, seen in self._seen.items()}
+        self._seen = {each: known.get(each.key, time.monotonic()) for each in behind}
         self._answered = time.time()
         if self.away is not None:
             self._tell(f"{self._pipeline.name}: brokers answer again")

@@ -44,7 +44,7 @@ AS_A_STREAM = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # so would a join that needs no shuffle; streams always have one
     "spark.sql.shuffle.partitions": "2",
 }
-_STREAMING = re.compile(r"^[\s:+-]*~(\w+)(?: (\w+)$)?", re.MULTILINE)
+STREAMING = re.compile(r"^[\s:+-]*~(\w+)(?: (\w+)$)?", re.MULTILINE)
 
 
 def sources_of(pipeline: Pipeline, table: Any) -> list[str]:
@@ -53,7 +53,7 @@ def sources_of(pipeline: Pipeline, table: Any) -> list[str]:
     That one row of several is kept, which comes last in a step (`dedup`), does not change how its SQL takes them.
     """
     plan: str = table._jdf.queryExecution().analyzed().toString()
-    found = [(operator, name.lower()) for operator, name in _STREAMING.findall(plan)]
+    found = [(operator, name.lower()) for operator, name in STREAMING.findall(plan)]
     operators = [operator for operator, _ in found]
     if operators and operators[0].startswith("Deduplicate"):
         operators = operators[1:]

@@ -42,6 +42,12 @@ def left_out(state: Path) -> dict[str, LeftOut]:
     return {query: told for query, told in found.items() if told is not None and told.rows}
 
 
+def forget(state: Path, query: str) -> None:
+    """A query begins anew: its batches are counted from the first again."""
+    for name in (query, f"{query}-late", f"{query}-failed"):
+        (state / FOLDER / f"{name}.json").unlink(missing_ok=True)
+
+
 def _read(file: Path) -> LeftOut | None:
     try:
         return LeftOut(**json.loads(file.read_text()))

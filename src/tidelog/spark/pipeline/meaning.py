@@ -1,16 +1,20 @@
 """What a pipeline's file means, as far as its JSON Schema can't say: keys that go together, names, rows in a circle."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path as File
 from typing import Any
 
+from tidelog.rpc.address import addresses
+from tidelog.spark import client_options, options, sink_options
 from tidelog.spark.options import OptionError, compiled
 from tidelog.spark.pipeline.places import Path
 
 TARGETS = ("topic", "path", "jdbc", "format", "console")
 INPUTS = ("topics", "pattern", "format")
+ISOLATION, COMMIT_TO = "kafka.isolation.level", "commitoffsetsto"
+"""Options of the source for which a pipeline has keys."""
 BAD_ROWS = "bad-rows"
 """What the queries for bad rows are called, or how their names begin."""
 OF_TOPICS = ("registry", "from", "max_rows", "committed", "ignore_loss")
@@ -39,6 +43,7 @@ def problems(told: dict[str, Any]) -> Found:
     """What is wrong in a file whose shape is right: where, and what to do."""
     if "://" in told["state"]:
         yield ("state",), "state is a folder of the local (or a mounted) file system, no address"
+    yield from _brokers(told)
     tables: dict[str, Path] = {}
     for name, source in told["source"].items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -56,6 +61,18 @@ def problems(told: dict[str, Any]) -> Found:
     for index, sink in enumerate(told["sink"]):
         yield from _sink(index, sink, tables, names)
     yield from _circles(told)
+
+
+def _brokers(told: dict[str, Any]) -> Found:
+    """Where brokers are, and how they are reached."""
+    if "bootstrap" in told:
+        try:
+            addresses(told["bootstrap"])
+        except ValueError as error:
+            yield ("bootstrap",), f"bootstrap: {error}"
+    for name in told.get("kafka", {}):
+        if problem := client_options.problem_of_reaching(name):
+            yield ("kafka", name), problem
 
 
 def _twice(tables: dict[str, Path], name: str, path: Path) -> Found:
@@ -86,6 +103,22 @@ def _source(name: str, source: dict[str, Any]) -> Found:
         except OptionError as error:
             yield (*path, "pattern"), str(error).removeprefix("option subscribePattern: ")
     yield from _decoding(path, source, decode)
+    yield from _options(path, source, options.KNOWN, options.REFUSED)
+    for key in source.get("options", {}):
+        if key.lower() == ISOLATION:
+            yield (*path, "options", key), f"{key}: write committed = true or false instead"
+        if key.lower() == COMMIT_TO:
+            yield (
+                (*path, "options", key),
+                f"{key}: several queries may read a source; write lag_groups = true at the top",
+            )
+
+
+def _options(path: Path, given: dict[str, Any], known: Mapping[str, str], refused: Mapping[str, str]) -> Found:
+    """Options of a topic's source or sink whose names are not known."""
+    for name in given.get("options", {}):
+        for problem in client_options.problems([name.lower()], known, refused):
+            yield (*path, "options", name), problem
 
 
 def _decoding(path: Path, source: dict[str, Any], decode: str) -> Found:
@@ -132,6 +165,8 @@ def _sink(index: int, sink: dict[str, Any], tables: dict[str, Path], names: set[
             what = {"path": "Parquet folders (path)", "topic": "topics", "jdbc": "databases (jdbc)"}[target]
             yield (*path, key), f"{key} is for {what}; this sink has {given[0]}"
     yield from _folder(path, sink)
+    if "topic" in sink:
+        yield from _options(path, sink, sink_options.KNOWN, {})
     name = sink_name(index, sink)
     if name.startswith(BAD_ROWS):
         yield path, f"{name} is what a query for bad rows is called: give this sink another name"

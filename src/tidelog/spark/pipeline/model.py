@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.rpc import Cluster, Options
+from tidelog.rpc.address import addresses
 from tidelog.spark.pipeline.check import PipelineError, Problem, read_file
 from tidelog.spark.pipeline.meaning import sink_name
 from tidelog.spark.pipeline.places import Path as KeyPath
@@ -145,5 +146,10 @@ class Pipeline:
 def load(file: Path, bootstrap: str | None = None) -> Pipeline:
     """The pipeline in a file; PipelineError with every problem that can be seen without Spark or a broker."""
     told, lines = read_file(file)
+    if bootstrap is not None:
+        try:
+            addresses(bootstrap)
+        except ValueError as error:
+            raise PipelineError(str(file), [Problem(1, f"bootstrap: {error}")]) from None
     state = file.parent / told["state"]
     return Pipeline(file, told["name"], told, lines, bootstrap or told.get("bootstrap", DEFAULT_BOOTSTRAP), state)

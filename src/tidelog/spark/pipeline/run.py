@@ -12,10 +12,12 @@ from pyspark.errors import PySparkException
 from tidelog.spark.pipeline import unfit
 from tidelog.spark.pipeline.board import Board
 from tidelog.spark.pipeline.build import build, check_topics, make_topics
+from tidelog.spark.pipeline.held_up import check_done, held_up
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import failed_on_a_row, pointing_at_rows
 from tidelog.spark.pipeline.queries import Queries
 from tidelog.spark.pipeline.reason import reason_of, words_of
+from tidelog.spark.pipeline.resets import beginning, checkpoint_of
 from tidelog.spark.pipeline.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
 from tidelog.spark.pipeline.setting_aside import set_aside, settle
 from tidelog.spark.pipeline.sinks import (
@@ -26,15 +28,17 @@ from tidelog.spark.pipeline.sinks import (
     write_bad_rows,
     write_batch,
 )
+from tidelog.spark.pipeline.state_check import advice, check_state, is_of_another_query
+from tidelog.spark.pipeline.still import StillRun, begin_still
 from tidelog.spark.pipeline.stopping import Stop
 from tidelog.spark.pipeline.stretches import unfinished
-from tidelog.spark.progress import write_file
 
 logger = logging.getLogger("tidelog.spark")
 
 WATCH_S = 0.5
 ENDED_S = 0.5
 BAD_ROWS = "bad-rows"
+GO_ON = "run it again to go on from there"
 
 __all__ = ["NoSpark", "check", "check_topics", "reason_of", "run", "run_at", "session"]
 
@@ -43,6 +47,7 @@ def check(pipeline: Pipeline, spark: Any) -> dict[str, list[str]]:
     """Everything that can be known before it runs; the columns of each table."""
     check_topics(pipeline)
     tables = build(spark, pipeline)
+    check_state(spark, pipeline, tables)
     return {name: rows.columns for name, rows in tables.items() if not name.endswith("!")}
 
 
@@ -63,6 +68,7 @@ def run_at(
     check_topics(pipeline)
     with pipeline.hold_state():
         _take_state(pipeline, start)
+        before = held_up(pipeline) if _ends(pipeline, once) else []
         with Board(pipeline, tell, stop) as board, stop.on_signals(tell):
             tell(f"{pipeline.name}: starting Spark at {master or DEFAULT_MASTER}")
             spark = session(pipeline, master, tell=tell)
@@ -76,6 +82,8 @@ def run_at(
             finally:
                 if not ended(spark):
                     spark.stop()
+            if board.done:
+                check_done(pipeline, before)
     return board.done
 
 
@@ -90,15 +98,36 @@ def run(
 ) -> bool:
     """Run until it is stopped; with `once` until everything that is there now is done. Raises what ends a query.
 
+    HeldUp where that was all that could be read: records behind an open transaction are there, too.
     Whether it is done, and was not stopped before.
     """
     check_topics(pipeline)
     with pipeline.hold_state():
         _take_state(pipeline, start)
         stop = Stop() if stop is None else stop  # one that nobody wished for yet is false
+        before = held_up(pipeline) if _ends(pipeline, once) else []
         with Board(pipeline, tell, stop) as board:
             board.done = _run(pipeline, spark, once, start, board, stop)
+            if board.done:
+                check_done(pipeline, before)
     return board.done
+
+
+class QueryFailed(RuntimeError):
+    """A query that ended the run, and what to do about it."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(what)
+        self.advice = advice
+
+
+def _advice(pipeline: Pipeline, query: str, failure: Any) -> str:
+    return advice(pipeline, query) if is_of_another_query(failure) else GO_ON
+
+
+def _ends(pipeline: Pipeline, once: bool) -> bool:
+    """Whether a run is to come to its end by itself."""
+    return once or not pipeline.streams
 
 
 def _take_state(pipeline: Pipeline, start: str | None) -> None:
@@ -108,7 +137,8 @@ def _take_state(pipeline: Pipeline, start: str | None) -> None:
     if start is not None and began:
         raise pipeline.problem(
             ("state",),
-            f"--from is for the first run, and {pipeline.state} holds a checkpoint: remove the folder to begin anew",
+            f"--from is for the first run, and {pipeline.state} holds a checkpoint: `tidelog pipeline reset "
+            f"{pipeline.file} --sink NAME --from {start}` has a sink begin anew",
         )
 
 
@@ -140,10 +170,17 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
         _warm(pipeline, spark)
     queries = Queries(board.tell)
 
+    def tables_for(name: str) -> dict[str, Any]:
+        aside = unfit.aside(pipeline.state, name, unfinished(checkpoint_of(pipeline, name)))
+        if reset := beginning(pipeline, name):
+            return build(spark, pipeline, reset.start, aside=aside, begins=f"{name}-{reset.number}")
+        return build(spark, pipeline, start, aside=aside) if aside else tables
+
     def begin_sink(name: str, sink: dict[str, Any], *, once: bool) -> Any:
-        aside = unfit.aside(pipeline.state, name, unfinished(pipeline.state / "checkpoints" / name))
-        rows = (build(spark, pipeline, start, aside=aside) if aside else tables)[sink["from"]]
-        return start_stream(pipeline, name, sink, rows, once=once)
+        return start_stream(pipeline, name, sink, tables_for(name)[sink["from"]], once=once)
+
+    def begin_bad_rows(name: str, source: str, *, once: bool) -> Any:
+        return start_bad_rows(pipeline, name, tables_for(name)[f"{source}!"], once=once)
 
     def goes_on(name: str, failure: Any) -> bool:
         try:
@@ -158,7 +195,7 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
     for source in pipeline.sources:
         if pipeline.is_decoded(source) and source not in still:
             name = _bad_name(pipeline, source)
-            begin[name] = partial(start_bad_rows, pipeline, name, tables[f"{source}!"])
+            begin[name] = partial(begin_bad_rows, name, source)
     try:
         for name, starting in begin.items():
             if stop:
@@ -218,7 +255,7 @@ def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_
         for name in failed:
             failure = running.by_name[name].exception()
             if not stop and not goes_on(name, failure) and not stop:
-                told = RuntimeError(f"{pipeline.name}: {name}: {reason_of(failure)}")
+                told = QueryFailed(f"{pipeline.name}: {name}: {reason_of(failure)}", _advice(pipeline, name, failure))
                 raise failed_on_a_row(pipeline, failure) or told
             if not stop:
                 running.again(name)
@@ -230,22 +267,34 @@ def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_
 
 
 def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], board: Board) -> None:
-    """A pipeline without streams: every table once. A run that was cut short is repeated in place of what it wrote."""
+    """A pipeline without streams: every table once. A run that was cut short is repeated, and no row is there twice."""
     began = time.time()
-    kept = pipeline.state / "still.json"
-    batch = int(kept.read_text()) if kept.exists() else int(began)
-    write_file(kept, str(batch), durable=True)
+    letters = [(_bad_name(pipeline, each), {"from": each, "topic": pipeline.bad_topic}) for each in decoded]
+    this = begin_still(pipeline, began, letters)
     board.write("running")
     for name, sink in pipeline.sinks:
+        if name in this.mended:
+            board.tell(
+                f"{pipeline.name}: {name} was written before, by a run that was cut short, and the file has changed "
+                f"what it is made of since: its rows are written {'too' if 'topic' in sink else 'in place of those'}"
+            )
         with pointing_at_rows(pipeline):
-            write_batch(pipeline, name, sink, tables[sink["from"]], batch)
+            number = this.number(name)
+            write_batch(pipeline, name, sink, tables[sink["from"]], number, _of_run(number))
+        this.done(name)
         board.tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
-    _still_bad_rows(pipeline, tables, decoded, batch)
-    kept.unlink()
+    _still_bad_rows(pipeline, tables, decoded, this)
+    this.end()
 
 
-def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[str], batch: int | None = None) -> None:
+def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[str], of: StillRun | None = None) -> None:
     """The bad rows of tables that are read as they are: sent by each run, since each run reads them anew."""
     for source in sources:
-        number = int(time.time()) if batch is None else batch
-        write_bad_rows(pipeline, _bad_name(pipeline, source), bad_rows(tables[f"{source}!"]), number)
+        name = _bad_name(pipeline, source)
+        number = int(time.time()) if of is None else of.number(name)
+        write_bad_rows(pipeline, name, bad_rows(tables[f"{source}!"]), number, _of_run(number))
+
+
+def _of_run(number: int) -> dict[str, str]:
+    """What a batch is known by of which there is one a run, also where its tables have grown when it is repeated."""
+    return {"jobInput": f"run-{number}"}

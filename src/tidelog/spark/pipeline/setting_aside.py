@@ -83,7 +83,8 @@ def settle(spark: Any, pipeline: Pipeline) -> None:
         if not note.open or note.first is None:
             continue
         if note.owed:
-            send_letters(pipeline, f"{query}:unfit", _letters(spark, pipeline, note.owed), note.number)
+            letters = _letters(spark, pipeline, note.owed)
+            send_letters(pipeline, f"{query}:unfit", letters, note.number, {"jobInput": f"note-{note.number}"})
         row, step, reason = note.first
         where = f"failed in step {step}, {where_bad_rows_go(pipeline)}"
         example = f"{row.topic}-{row.partition} offset {row.offset}: {reason}"
@@ -92,9 +93,10 @@ def settle(spark: Any, pipeline: Pipeline) -> None:
 
 
 def _letters(spark: Any, pipeline: Pipeline, owed: list[Unfit]) -> Any:
-    """The records of these rows as they stand in their topics, as bad ones."""
-    given = {**pipeline.kafka, **options_for(around(each.row.place for each in owed))}
-    rows = spark.read.format("tidelog").options(**given, includeHeaders="true", failOnDataLoss="false").load()
+    """The records of these rows as they stand in their topics, as bad ones: whatever became of their transactions."""
+    given = {**pipeline.kafka, **options_for(around(each.row.place for each in owed)), "includeHeaders": "true"}
+    given |= {"kafka.isolation.level": "read_uncommitted", "failOnDataLoss": "false"}
+    rows = spark.read.format("tidelog").options(**given).load()
     why = [(*each.row.place, f"step {each.step}: {each.reason}") for each in owed]
     told = F.broadcast(spark.createDataFrame(why, f"_topic string, _partition int, _offset long, {REASON} string"))
     rows = decoded(rows, {}, "").drop(BAD, REASON).join(told, ["_topic", "_partition", "_offset"])

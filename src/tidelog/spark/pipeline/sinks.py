@@ -1,6 +1,7 @@
 """Tables to sinks: topics, Parquet folders, databases, the console, or another of Spark's formats."""
 
 import hashlib
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from tidelog.spark.pipeline.lake_files import Writer
 from tidelog.spark.pipeline.model import Pipeline
 from tidelog.spark.pipeline.pointing import pointing
 from tidelog.spark.pipeline.queries import LATE
+from tidelog.spark.pipeline.resets import checkpoint_of, writes_as
 from tidelog.spark.sink_options import read_sink_options
 
 logger = logging.getLogger("tidelog.spark")
@@ -66,7 +68,7 @@ def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> A
     """A running query that sees to a source's bad rows."""
 
     def each(batch: Any, number: int) -> None:
-        write_bad_rows(pipeline, name, batch, number)
+        write_bad_rows(pipeline, name, batch, number, of_query(pipeline, name))
 
     return _started(pipeline, name, bad_rows(rows).writeStream.foreachBatch(each_batch(each)), once)
 
@@ -77,14 +79,14 @@ def bad_rows(rows: Any) -> Any:
     return rows.where(BAD).select(*(name for name in wanted if name in rows.columns))
 
 
-def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None:
+def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int, known_by: Mapping[str, str]) -> None:
     """Count a batch's bad rows and, unless they are to be dropped, send them to their topic, once."""
     rows = rows.persist()
     try:
         place = F.struct("_topic", "_partition", "_offset", REASON)
         [found] = rows.agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
         if found["rows"]:
-            send_letters(pipeline, name, rows, batch)
+            send_letters(pipeline, name, rows, batch, known_by)
     finally:
         rows.unpersist()
     first = found["first"]
@@ -93,10 +95,11 @@ def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None
     left_out.add(pipeline.state, name, batch, found["rows"], why, example)
 
 
-def send_letters(pipeline: Pipeline, name: str, rows: Any, batch: int) -> None:
+def send_letters(pipeline: Pipeline, name: str, rows: Any, batch: int, known_by: Mapping[str, str]) -> None:
     """Bad rows to their topic, once under this name and batch; not where they are to be dropped."""
     if pipeline.bad_topic is not None:
-        _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, dead_letters(rows, pipeline.name), batch)
+        letters = dead_letters(rows, pipeline.name)
+        _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, letters, batch, known_by)
 
 
 def where_bad_rows_go(pipeline: Pipeline) -> str:
@@ -105,7 +108,7 @@ def where_bad_rows_go(pipeline: Pipeline) -> str:
 
 def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
     writing = writing.queryName(f"{pipeline.name}:{name}")
-    writing = writing.option("checkpointLocation", str(pipeline.state.resolve() / "checkpoints" / name))
+    writing = writing.option("checkpointLocation", str(checkpoint_of(pipeline, name).resolve()))
     if once:
         writing = writing.trigger(availableNow=True)
     elif pipeline.trigger is not None:
@@ -135,13 +138,28 @@ def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: An
         return writing.partitionBy(*sink.get("partition_by", ()))
 
     def each(batch: Any, number: int) -> None:
-        write_batch(pipeline, name, sink, batch, number)
+        write_batch(pipeline, name, sink, batch, number, of_query(pipeline, name))
 
     return writing.foreachBatch(each_batch(each))
 
 
-def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
-    """One batch, still rows, to a sink: of a stream, or all of a pipeline without streams."""
+def of_query(pipeline: Pipeline, name: str) -> dict[str, str]:
+    """What a batch is known by that a query writes by a callback: the query's id and offsets, in its checkpoint.
+
+    Through Spark Connect nothing else tells that it is a query's.
+    """
+    checkpoint = checkpoint_of(pipeline, name).resolve()
+    query: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return {"jobQuery": query, "checkpointLocation": str(checkpoint)}
+
+
+def write_batch(
+    pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int, known_by: Mapping[str, str]
+) -> None:
+    """One batch, still rows, to a sink: of a stream, or all of a pipeline without streams.
+
+    `known_by` are the options by which the sink tells a repetition from another batch.
+    """
     options = _options(pipeline, sink)
     if _is_address(sink):
         writing = shown(rows).write.mode("append").options(**options)
@@ -151,16 +169,18 @@ def write_batch(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, 
     elif "jdbc" in sink:
         shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
     elif "topic" in sink:
-        _write_topic(pipeline, name, sink, records(rows, sink.get("key")), batch)
+        _write_topic(pipeline, name, sink, records(rows, sink.get("key")), batch, known_by)
     elif sink.get("console"):
         shown(rows).show(int(CONSOLE["numRows"]), truncate=False)
     else:
         shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
 
 
-def _write_topic(pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any, batch: int) -> None:
-    writing = made.write.format("tidelog").options(**pipeline.kafka)
-    writing = writing.option("topic", sink["topic"]).option("jobId", f"{pipeline.state_id}-{name}")
+def _write_topic(
+    pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any, batch: int, known_by: Mapping[str, str]
+) -> None:
+    writing = made.write.format("tidelog").options(**pipeline.kafka, **known_by)
+    writing = writing.option("topic", sink["topic"]).option("jobId", writes_as(pipeline, name))
     writing.option("jobBatch", str(batch)).options(**sink.get("options", {})).mode("append").save()
 
 
@@ -180,9 +200,8 @@ def end_streams(pipeline: Pipeline, queries: Mapping[str, Any]) -> None:
 
 def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
     path = (pipeline.file.parent / sink["path"]).resolve()
-    writer = Writer(
-        path, hashlib.sha256(f"{pipeline.state_id}-{name}".encode()).hexdigest()[:10], sink.get("options", {})
-    )
+    own = hashlib.sha256(writes_as(pipeline, name).encode()).hexdigest()[:10]
+    writer = Writer(path, own, sink.get("options", {}))
     if "upsert_by" not in sink:
         lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
         return

@@ -29,10 +29,12 @@ def read(
     *,
     bad: bool = False,
     still: Sequence[OffsetRange] | None = None,
+    begins: str = "",
 ) -> Any:
     """The rows of a source; with `bad` those of a decoded one for its bad rows: with headers, so that none is lost.
 
-    `still`: no more than these stretches of a topic, as a table.
+    `still`: no more than these stretches of a topic, as a table. `begins`: whose beginning it is, where that is not the
+    pipeline's.
     """
     source = pipeline.sources[name]
     stream = still is None and (pipeline.is_watched(name) if bad else pipeline.is_stream(name))
@@ -41,16 +43,13 @@ def read(
         return _other(reading, pipeline, source)
     base = {**pipeline.kafka, "failOnDataLoss": str(not source.get("ignore_loss", False)).lower()}
     base |= {"subscribe": ",".join(source["topics"])} if "topics" in source else {"subscribePattern": source["pattern"]}
-    if source.get("committed", True):
-        base["kafka.isolation.level"] = "read_committed"
+    base["kafka.isolation.level"] = "read_committed" if source.get("committed", True) else "read_uncommitted"
     given = base | _starting(pipeline, name, start or source.get("from", "earliest"))
     if stream:
         if "max_rows" in source:
             given["maxOffsetsPerTrigger"] = str(source["max_rows"])
-        given["initialOffsetsPath"] = str(initial_offsets(pipeline, name))
-        given["topicIdsPath"] = str(pipeline.state.resolve() / f"topics-{name}.json")
+        given["initialOffsetsPath"] = str(initial_offsets(pipeline, name, begins))
         given["progressPath"] = str(pipeline.state.resolve() / f"progress-{name}")
-        given["kafka.group.id"] = f"pipeline-{pipeline.name}"
     given |= {**source.get("options", {}), **({"includeHeaders": "true"} if bad else {})}
     if still:
         given = {key: value for key, value in given.items() if not key.lower().startswith(WHAT_TO_READ)}
@@ -66,9 +65,9 @@ def read(
     return decoded(rows, source, _schema(spark, pipeline, name, source, base))
 
 
-def initial_offsets(pipeline: Pipeline, name: str) -> Path:
-    """Where it stands from where a source's first micro-batch began."""
-    return pipeline.state.resolve() / f"initial-{name}.json"
+def initial_offsets(pipeline: Pipeline, name: str, begins: str = "") -> Path:
+    """Where it stands from where a source's first micro-batch began: the pipeline's, or that of a query by itself."""
+    return pipeline.state.resolve() / f"initial-{name}{'@' if begins else ''}{begins}.json"
 
 
 def _other(reading: Any, pipeline: Pipeline, source: dict[str, Any]) -> Any:

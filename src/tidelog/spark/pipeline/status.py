@@ -68,14 +68,21 @@ def _lag(source: Any) -> int:
 
 
 def _offsets(text: Any) -> dict[Place, int]:
-    """Of a topic; sources of other kinds have offsets of other shapes, which count nothing."""
+    """Of a topic; sources of other kinds have offsets of other shapes, which count nothing.
+
+    What stands beside a topic's offsets has a zero in front (`plan.to_json`).
+    """
     told: Any = json.loads(text) if isinstance(text, str) else text
     found: dict[Place, int] = {}
     if isinstance(told, dict):
         for topic, places in cast("dict[str, Any]", told).items():
             if isinstance(places, dict):
                 each = cast("dict[str, int]", places).items()
-                found |= {(topic, int(index)): offset for index, offset in each if index.isdecimal()}
+                found |= {
+                    (topic, int(index)): offset
+                    for index, offset in each
+                    if index.isdecimal() and index == str(int(index))
+                }
     return found
 
 

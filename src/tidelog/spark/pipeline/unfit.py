@@ -105,6 +105,14 @@ def add(state: Path, query: str, batch: int, found: Iterable[Unfit]) -> None:
     _write(state, query, asdict(note))
 
 
+def forget_batch(state: Path, query: str) -> None:
+    """A query begins anew: a batch of the same number is another. Its rows are known, and a letter that is owed is."""
+    note = read(state, query)
+    if note.batch >= 0:
+        earlier = [*note.earlier, *note.rows][-EARLIER_MAX:]
+        _write(state, query, asdict(replace(note, batch=-1, rows=[], earlier=earlier)))
+
+
 def close(state: Path, query: str) -> None:
     """All that a note asks for is done."""
     _write(state, query, asdict(replace(read(state, query), open=False, owed=[])))

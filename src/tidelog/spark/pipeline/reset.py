@@ -1,0 +1,94 @@
+"""`tidelog pipeline reset`: a query's checkpoint and state are forgotten, and it begins anew. Needs no Spark.
+
+In this order, so that it may be cut off anywhere and be repeated: what the query has open is ended, its checkpoint is
+moved away at once, what else is kept of its batches goes, and then it is noted that it begins anew. Where only the last
+is missing, sinks refuse what comes under a known batch's number, and lose nothing.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.rpc.transactions import open_transactions
+from tidelog.spark.leaving import end_run
+from tidelog.spark.pipeline import left_out, unfit
+from tidelog.spark.pipeline.meaning import BAD_ROWS
+from tidelog.spark.pipeline.model import Pipeline
+from tidelog.spark.pipeline.resets import Reset, checkpoint_of, last_reset, note_reset
+from tidelog.spark.producers import Owner, owner_of
+from tidelog.spark.sink_options import read_sink_options
+
+REMOVED = ".removed"
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What a query was: how many micro-batches it had finished, if any, and whether it had state."""
+
+    batches: int | None
+    stateful: bool
+
+
+def queries_of(pipeline: Pipeline) -> list[str]:
+    """The queries that may be reset: those of the file, and what else has a checkpoint, as queries for bad rows do."""
+    named = [name for name, _ in pipeline.sinks]
+    there = {each.name for each in (pipeline.state / "checkpoints").glob("*/") if not each.name.startswith(".")}
+    return [*named, *sorted(there - set(named))]
+
+
+def described(pipeline: Pipeline, query: str) -> Forgotten:
+    checkpoint = checkpoint_of(pipeline, query)
+    last = max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=None)
+    return Forgotten(None if last is None else last + 1, (checkpoint / "state").exists())
+
+
+def reset(pipeline: Pipeline, query: str, start: str | None) -> Reset:
+    """Have a query of a pipeline that doesn't run begin anew, at `start` or where the file says."""
+    if pipeline.check_state() is None:
+        raise pipeline.problem(("state",), f"{pipeline.name} never ran: there is nothing to reset in {pipeline.state}")
+    with pipeline.hold_state():
+        checkpoint = checkpoint_of(pipeline, query)
+        _end_what_is_open(pipeline, query, checkpoint)
+        away = checkpoint.parent / f"{REMOVED}-{query}-{last_reset(pipeline, query).number}"
+        if checkpoint.exists():
+            shutil.rmtree(away, ignore_errors=True)
+            checkpoint.rename(away)
+        left_out.forget(pipeline.state, query)
+        unfit.forget_batch(pipeline.state, query)
+        made = note_reset(pipeline, query, start)
+        shutil.rmtree(away, ignore_errors=True)
+        return made
+
+
+def _end_what_is_open(pipeline: Pipeline, query: str, checkpoint: Path) -> None:
+    """Readers of its topic wait for what a run that was killed left open: nobody would come to end it."""
+    sink = _sink(pipeline, query)
+    if "topic" not in sink:
+        return
+    jobs = f"{pipeline.state_id}-{query}"
+    try:
+        spark_id = json.loads((checkpoint / "metadata").read_text())["id"]
+    except (FileNotFoundError, ValueError):
+        spark_id = None
+
+    def is_its(owner: Owner) -> bool:
+        return jobs in owner.sink or (spark_id is not None and spark_id in owner.sink)
+
+    def wanted(name: str) -> bool:
+        owner = owner_of(name)
+        return owner is not None and is_its(owner)
+
+    with pipeline.reach(PATIENCE_S) as cluster:
+        found = [owner_of(each.transactional_id or "") for each in open_transactions(cluster, wanted)]
+    options = read_sink_options({**pipeline.kafka, **sink.get("options", {})}, streaming=True)
+    for run in sorted({owner.run for owner in found if owner is not None}):
+        end_run(options, run)
+
+
+def _sink(pipeline: Pipeline, query: str) -> dict[str, Any]:
+    if query.startswith(BAD_ROWS):
+        return {} if pipeline.bad_topic is None else {"topic": pipeline.bad_topic}
+    return dict(pipeline.sinks).get(query, {})
