@@ -17,7 +17,7 @@ from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Bench, Case
 from bench.machine import OtherWork, describe, disk_sync_us, file_system, touch_memory
 from bench.programs import BUILT, BenchError, compile_programs, find_librdkafka
-from bench.report import markdown, medians_of, print_tables, write_json
+from bench.report import markdown, medians_of, print_tables, stalls_markdown, write_json
 from bench.run import BROKER_CASES, CASES, LEFT_OUT, run_cases
 from bench.spark_stage import CONNECTOR
 
@@ -106,8 +106,10 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             f"[yellow]Others used {other_work:.0%} of the machine meanwhile: latencies and throughput mean little.[/]",
             highlight=False,
         )
-    summary = markdown(medians_of(results), {case.name: case.title for case in CASES})
-    console.print("\n" + summary, highlight=False, soft_wrap=True)
+    titles = {case.name: case.title for case in CASES}
+    for table in (markdown(medians_of(results), titles), stalls_markdown(medians_of(results), titles)):
+        if table.count("\n") > 1:  # more than its head
+            console.print("\n" + table, highlight=False, soft_wrap=True)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(folder),

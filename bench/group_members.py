@@ -18,18 +18,34 @@ RETRY_S = 0.05
 class ClassicGroup:
     """Classic members of one group; the leader gives each an equal run of partitions."""
 
-    def __init__(self, stage: Stage, group: str, topic: str, partitions: int, members: int) -> None:
+    def __init__(
+        self, stage: Stage, group: str, topic: str, partitions: int, members: int, *, over_s: float = 0.0
+    ) -> None:
+        """`over_s`: within how many seconds they come, one after the other; all at once otherwise."""
         self.stage = stage
         self.group = group
         self.topic = topic
         self.partitions = partitions
         self.synced: dict[int, int] = {}
         """Member's number -> the generation whose assignment it has."""
-        self.members = [ClassicMember(self, number, stage.player()) for number in range(members)]
+        self.count = members
+        self.members: list[ClassicMember] = []
+        for number in range(members):
+            if over_s:
+                stage.later(over_s * number / members, self._come)
+            else:
+                self._come()
+
+    def _come(self) -> None:
+        self.members.append(ClassicMember(self, len(self.members), self.stage.player()))
 
     @property
     def settled(self) -> bool:
-        return len(self.synced) == len(self.members) and len(set(self.synced.values())) == 1
+        return len(self.synced) == self.count and len(set(self.synced.values())) == 1
+
+    @property
+    def generation(self) -> int:
+        return max(self.synced.values())
 
     def parts(self, ids: list[str]) -> list[dict[str, Any]]:
         share, rest = divmod(self.partitions, len(ids))

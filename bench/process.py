@@ -29,6 +29,12 @@ def memory_bytes(pid: int) -> int:
     return sum(_rollup(each).get("Rss", 0) for each in (pid, *descendants(pid)))
 
 
+def peak_memory_bytes(pid: int) -> int:
+    """The most that the process itself ever had resident."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 

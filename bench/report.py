@@ -52,6 +52,7 @@ WORDS = {
     "commit_p99_us": "commit p99, us",
     "commit_to_ack": "commit p99 to ack p99",
     "settle_s": "settled, s",
+    "generations": "generations",
     "cpu_s": "CPU s",
     "memory_for_groups_mb": "memory for the groups, MB",
     "first_ms": "first message, ms",
@@ -68,6 +69,12 @@ WORDS = {
     "worker_2000mb_mb": "memory of a worker, partition of 2 GB, MB",
     "memory_growth": "the one to the other",
     "others_pause_ms": "the others' longest pause, ms",
+    "turn_ms": "longest turn of the loop, CPU ms",
+    "ping_ms": "worst answer to another client, ms",
+    "peak_mb": "peak memory, MB",
+    "kept": "of its rate a steady producer kept",
+    "session_left": "sessions left for others",
+    "attack_s": "took, s",
 }
 
 # The figures that stand in the README: case -> metrics.
@@ -162,6 +169,17 @@ def markdown(medians: Medians, titles: Mapping[str, str]) -> str:
             " / ".join(figure(found[name].get(metric)) for metric in used) if name in found else "" for name in shown
         ]
         rows.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def stalls_markdown(medians: Medians, titles: Mapping[str, str]) -> str:
+    """The stalls as a Markdown table, a row each; a turn without a figure was too short for the broker to tell of."""
+    metrics = ("turn_ms", "ping_ms", "peak_mb", "kept")
+    rows = [f"| | {' | '.join(WORDS[metric] for metric in metrics)} |", "|---|" + "---:|" * len(metrics)]
+    for case, title in titles.items():
+        found = medians.get(case, {}).get(TIDELOG)
+        if case.startswith("stalls-") and found:
+            rows.append(f"| {title} | {' | '.join(figure(found.get(metric)) for metric in metrics)} |")
     return "\n".join(rows)
 
 

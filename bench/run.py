@@ -9,12 +9,20 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench import compaction, groups, latency, life, spark, throughput, transactions
+from bench import compaction, groups, latency, life, spark, stalls, throughput, transactions
 from bench.case import Bench, Case, Metrics
 from bench.programs import BenchError
 from tidelog.wire.errors import KafkaError
 
-BROKER_CASES = (*throughput.CASES, *latency.CASES, *life.CASES, *compaction.CASES, *transactions.CASES, *groups.CASES)
+BROKER_CASES = (
+    *throughput.CASES,
+    *latency.CASES,
+    *life.CASES,
+    *compaction.CASES,
+    *transactions.CASES,
+    *groups.CASES,
+    *stalls.CASES,
+)
 CASES = (*BROKER_CASES, *spark.CASES)
 
 LEFT_OUT = "left out: the time was up"

@@ -7,6 +7,7 @@ from math import isfinite
 from bench.brokers import FLOOR, KAFKA, TIDELOG
 from bench.case import Metrics
 from bench.spark_stage import CONNECTOR
+from bench.stalls import STALLS
 
 Medians = Mapping[str, Mapping[str, Metrics]]
 """Case -> broker -> metric -> median."""
@@ -68,6 +69,7 @@ TARGETS = (
         for point in ("100", "1000", "10000", "100ms")
     ),
     Target("transactions-each-100ms", "of_idempotent", 0.8, at_least=True, words="of idempotent production"),
+    Target("groups-crowd", "generations", 1.0, words="generations"),
     Target("groups-settle-classic", "settle_s", 10.0, words="s to settle"),
     Target("groups-settle-consumer", "settle_s", 10.0, words="s to settle"),
     Target("groups-many", "memory_mb", 500.0, words="MB of memory"),
@@ -95,5 +97,15 @@ TARGETS = (
     Target("spark-write-100b", "rows_per_s", 0.7, CONNECTOR, at_least=True, words="rows/s"),
     Target("spark-latency", "latency_ms", 600.0, words="ms from record to result"),
     Target("spark-memory", "memory_growth", 1.25, words="times the memory for ten times the partition"),
+    *(
+        target
+        for stall in STALLS
+        for target in (
+            Target(f"stalls-{stall.name}", "turn_ms", 50.0, words="CPU ms in a turn of the loop"),
+            Target(f"stalls-{stall.name}", "ping_ms", 50.0, words="ms for another client"),
+            Target(f"stalls-{stall.name}", "kept", 0.5, at_least=True, words="of a steady producer's rate"),
+        )
+    ),
+    Target("stalls-fetch-sessions", "session_left", 1.0, at_least=True, words="session for others"),
     Target("kill", "served_s", 1.0, words="s until its client is served"),
 )
