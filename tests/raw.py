@@ -8,7 +8,7 @@ import socket
 import struct
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -48,10 +48,20 @@ class Connection:
 
     def send(self, key: ApiKey, version: int, fields: Mapping[str, Any]) -> int:
         """Send without waiting; the correlation id that its answer will carry."""
-        self._correlation_id += 1
-        body = encoder(request_class(key), version)(build(request_class(key), fields))
-        self.send_frame(self.header(key, version, self._correlation_id) + body)
-        return self._correlation_id
+        return self.send_together([(key, version, fields)])[0]
+
+    def send_together(self, requests: Sequence[tuple[ApiKey, int, Mapping[str, Any]]]) -> list[int]:
+        """Send several requests in one write; the correlation ids that their answers will carry."""
+        frames = bytearray()
+        ids: list[int] = []
+        for key, version, fields in requests:
+            self._correlation_id += 1
+            ids.append(self._correlation_id)
+            body = encoder(request_class(key), version)(build(request_class(key), fields))
+            frame = self.header(key, version, self._correlation_id) + body
+            frames += struct.pack(">i", len(frame)) + frame
+        self.send_bytes(bytes(frames))
+        return ids
 
     def answer(self, key: ApiKey, version: int, correlation_id: int) -> Any:
         """The next answer, which must be the one to that request."""

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 START_TIMEOUT_S = 30.0
@@ -18,10 +18,21 @@ class Tidelog:
     """One broker on `folder`, with Kafka's names for `settings`. The port is kept over a restart.
 
     Name the port where `advertised.listeners` is set: what the broker says when it is ready is what it advertises.
+    `module` is the command `tidelog`, or one that is the same with something gone wrong; `flags` are more of `serve`.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        port: int = 0,
+        module: str = "tidelog",
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.flags = flags
         self.folder = folder
+        self.module = module
         self.settings = dict(settings or {})
         self.port = port
         self.output = folder.parent / f"{folder.name}.log"
@@ -46,9 +57,10 @@ class Tidelog:
     def start(self) -> "Tidelog":
         """Start and return when it says that it is ready."""
         assert self.process is None, "Tidelog is started already"
-        command = [sys.executable, "-m", "tidelog", "serve", "--data", str(self.folder), "--listen", self.bootstrap]
+        command = [sys.executable, "-m", self.module, "serve", "--data", str(self.folder), "--listen", self.bootstrap]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
+        command += self.flags
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, env=environment)
@@ -94,6 +106,16 @@ class Tidelog:
             return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
         except FileNotFoundError:
             return ""
+
+    def says(self, text: str, timeout_s: float = 30.0) -> str:
+        """The first line with this text, as soon as it is written."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for line in self.said(10_000).splitlines():
+                if text in line:
+                    return line
+            time.sleep(0.02)
+        raise AssertionError(f"no line with {text!r} within {timeout_s:.0f} s; it said:\n{self.said()}")
 
     def _taken(self) -> "subprocess.Popen[bytes]":
         process, self.process = self.process, None

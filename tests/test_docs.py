@@ -1,6 +1,9 @@
 """The documentation knows every API, command, flag and file that there is, and its links lead somewhere."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from tidelog import __version__
 from tidelog.apis import SERVED
+from tidelog.apis.facts import FACTS
 from tidelog.cli.app import COMMANDS, app
 from tidelog.wire.keys import RANGES, ApiKey
 
@@ -87,6 +91,22 @@ def test_every_layer_stands_in_the_architecture() -> None:
     for folder in sorted((TOP / "src/tidelog").iterdir()):
         if folder.is_dir() and any(folder.glob("*.py")):
             assert f"`{folder.name}/`" in page, f"docs/architecture.md doesn't name {folder.name}/"
+
+
+def test_every_fact_of_a_broker_is_documented() -> None:
+    page = (TOP / "docs/operating/status.md").read_text()
+    assert [name for name in FACTS if f"`{name}`" not in page] == []
+
+
+def test_the_unit_for_systemd_is_one(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd here to ask")
+    unit = (TOP / "docs/operating/tidelog.service").read_text()
+    assert unit.count("/opt/tidelog/bin/tidelog serve --config /etc/tidelog/tidelog.toml") == 2
+    copy = tmp_path / "tidelog.service"
+    copy.write_text(unit.replace("/opt/tidelog/bin/tidelog", str(Path(sys.executable).with_name("tidelog"))))
+    done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_changelog_and_the_package_agree_on_the_version() -> None:

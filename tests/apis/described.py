@@ -1,5 +1,6 @@
 """A context whose cluster is an image made by hand, for APIs that only describe."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from tidelog.apis.context import Context, Services
@@ -55,7 +56,7 @@ def context(
         controller=nothing,
         producer_ids=nothing,
         replicas=nothing,
-        store=nothing,
+        store=cast(Any, SimpleNamespace(offline=frozenset())),
         quorum=nothing,
         fetch_sessions=nothing,
         deadlines=nothing,

@@ -40,9 +40,13 @@ LIVES = count(1)
 
 
 class HeldLoop(SimLoop):
-    """A loop whose blocking work waits while `held` is a list; it is done at once otherwise."""
+    """A loop whose blocking work waits while `held` is a list; it is done at once otherwise. What isn't long needs no
+    second slice."""
 
     held: list[Callable[[], None]] | None = None
+
+    def steps_a_slice(self) -> int:
+        return 200
 
     def run_blocking(self, work: Callable[[], T]) -> Promise[T]:
         promise: Promise[T] = Promise()
@@ -72,6 +76,7 @@ class Asked:
         self.done = False
         self.closed: str | None = None
         self.late: Any = None
+        self.slot: Slot | None = None
 
     def settle(self, answer: Any) -> None:
         self.done = True
@@ -107,6 +112,7 @@ class Harbour:
         random = SimRandom(0 if disk is None else next(LIVES))
         self.timeline = Timeline()
         self.disk = disk or SimDisk(random.fork("disk"))
+        self.disk.now_ms = self.timeline.now_ms
         self.disk.make_folders("/data")
         self.network = SimNetwork(self.timeline, random.fork("network"))
         self.loop = HeldLoop(self.timeline, random.fork("loop"))
@@ -119,7 +125,13 @@ class Harbour:
         self.dispatch = Dispatch(self.services)
         if not fast:
             self.dispatch._produce = self.dispatch._fetch = lambda *_: NotImplemented
-        self._connection: Any = SimpleNamespace(peer="127.0.0.1", listener="PLAINTEXT", id=1)
+        self._connection: Any = SimpleNamespace(
+            peer="127.0.0.1",
+            listener="PLAINTEXT",
+            id=1,
+            share=SimpleNamespace(spent=lambda _: None),
+            keep_frame=lambda: None,
+        )
         self._correlation_id = 0
 
     # -- time and syncs
@@ -143,6 +155,12 @@ class Harbour:
 
     def hold_syncs(self) -> None:
         self.loop.held = []
+
+    def let_first_sync(self) -> None:
+        """The one that was asked for first is done; whatever is asked for then is held, too."""
+        assert self.loop.held, "no sync is held"
+        self.loop.held.pop(0)()
+        self.settle()
 
     def let_sync(self) -> None:
         held, self.loop.held = self.loop.held or [], None
@@ -178,12 +196,17 @@ class Harbour:
 
     def _await(self, asked: Asked, late: Any) -> None:
         asked.late = late
-        slot = Slot(lambda: asked.settle(slot.answer), asked.fail, late, runs_ahead=late.runs_ahead)
+        asked.slot = slot = Slot(
+            lambda: asked.settle(slot.answer), lambda: None, asked.fail, late, runs_ahead=late.runs_ahead
+        )
         late.begin(slot)
 
     def ask(self, key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """The response, waited for."""
-        asked = self.send(key, version, fields)
+        return self.answer(self.send(key, version, fields))
+
+    def answer(self, asked: Asked) -> Any:
+        """The response to what was handed over, waited for."""
         self.timeline.run_until(lambda: asked.done, self.timeline.now + WAIT_S)
         return asked.response
 
@@ -210,7 +233,14 @@ class Harbour:
         answer = self.ask(ApiKey.DELETE_RECORDS, 2, {"topics": [asked], "timeout_ms": 10_000})
         assert answer.topics[0].partitions[0].error_code == 0
 
+    def open(self, *places: tuple[str, int]) -> None:
+        """Open logs that are on disk, as requests that name them do."""
+        opened = self.services.replicas.open(places)
+        if opened is not None:
+            self.wait(opened)
+
     def partition(self, topic: str, index: int = 0) -> Partition:
+        self.open((topic, index))
         return self.services.replicas.get(topic, index)
 
     def append(self, topic: str, *values: bytes, partition: int = 0, at_ms: int = NOW_MS) -> int:

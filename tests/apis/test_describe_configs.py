@@ -8,6 +8,7 @@ import pytest
 from tests.apis.described import context, image, topic
 from tidelog.apis import describe_configs
 from tidelog.apis.describe_configs import RESOURCES_MAX
+from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -29,7 +30,7 @@ def ask(kind: int, name: str, keys: list[str] | None = None, **flags: bool) -> D
     services = asked.services
     services.config = services.config.with_dynamic(CONFIGS[4, ""], CONFIGS[4, "1"])
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-    (result,) = describe_configs.handle(asked, DescribeConfigsRequest(resources=[resource], **flags)).results
+    (result,) = whole(describe_configs.handle(asked, DescribeConfigsRequest(resources=[resource], **flags))).results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
 
@@ -117,8 +118,32 @@ def test_loggers_are_told_with_their_levels() -> None:
 
 
 def test_an_answer_does_not_grow_out_of_bounds() -> None:
-    resource: Any = DescribeConfigsResource(resource_type=2, resource_name="ebb")
-    request = DescribeConfigsRequest(resources=[resource] * (RESOURCES_MAX + 1))
-    answer = describe_configs.handle(context(CLUSTER, 4), request)
+    resources: list[Any] = [
+        DescribeConfigsResource(resource_type=32, resource_name=f"group-{number}")
+        for number in range(RESOURCES_MAX + 1)
+    ]
+    answer = whole(describe_configs.handle(context(CLUSTER, 4), DescribeConfigsRequest(resources=resources)))
     assert len(answer.results) == RESOURCES_MAX + 1
-    assert answer.results[-1].error_code == ErrorCode.INVALID_REQUEST
+    assert [result.error_code for result in answer.results[-2:]] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+def test_what_is_named_a_few_times_is_told_each_time_and_without_end_once() -> None:
+    broker: Any = DescribeConfigsResource(resource_type=4, resource_name="1")
+    one_key: Any = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["log.retention.ms"])
+    for count, told in ((11, 11), (12, 1), (10_000, 1)):
+        request = DescribeConfigsRequest(resources=[broker] * count + [one_key])
+        results = whole(describe_configs.handle(context(CLUSTER, 4), request)).results
+        assert len(results) == told + 1
+        assert [entry.name for entry in results[-1].configs] == ["log.retention.ms"]
+        assert len(results[0].configs) > 100
+
+
+def test_what_many_resources_have_in_common_is_made_once() -> None:
+    names = [f"tide-{number}" for number in range(500)]
+    cluster = image(*map(topic, names), configs={(2, "tide-7"): {"retention.ms": "5"}})
+    resources: list[Any] = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+    results = whole(describe_configs.handle(context(cluster, 4), request)).results
+    assert len({id(entry) for result in results for entry in result.configs}) == 2 * len(results[0].configs)
+    values = [entry.value for result in results for entry in result.configs if entry.name == "retention.ms"]
+    assert values.count("5") == 1

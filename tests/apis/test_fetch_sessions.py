@@ -389,3 +389,31 @@ def test_what_an_abandoned_fetch_would_have_told_is_still_news(broker: Harbour, 
     broker.append("tide", b"x")
     consumer.epoch += 1
     assert consumer.told(("tide", 0, 1)) == [("tide", 0, 0, [])]
+
+
+def test_who_names_much_can_not_keep_others_from_having_a_session(
+    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.apis.fetch.sessions.PARTITIONS_MAX", 30)
+    greedy = [Consumer(broker, 16) for _ in range(2)]
+    for each in greedy:
+        each.told(*((f"made-up-{number}", 0, 0) for number in range(15)))
+    assert sessions(broker) == 2
+    polite = Consumer(broker, 16)
+    polite.told(("tide", 0, 0))
+    assert polite.id != 0, "the largest one made room"
+    assert sessions(broker) == 2
+    broker.append("tide", b"news")
+    assert [name for name, *_ in polite.told()] == ["tide"]
+
+
+def test_a_request_for_very_many_partitions_goes_without_a_session(
+    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.apis.fetch.sessions.SESSION_PARTITIONS_MAX", 5)
+    greedy = Consumer(broker, 16)
+    assert greedy.send(*((f"made-up-{number}", 0, 0) for number in range(6))).response.session_id == 0
+    assert sessions(broker) == 0
+    polite = Consumer(broker, 16)
+    polite.told(*((f"made-up-{number}", 0, 0) for number in range(5)))
+    assert code(polite.send(("one-more", 0, 0))) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -7,6 +7,7 @@ from tidelog.apis import find_coordinator
 from tidelog.apis.internal_topics import creatable
 from tidelog.config import BrokerConfig
 from tidelog.coordinator.placement import partition_of
+from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -14,9 +15,7 @@ CLUSTER = image(topic("__consumer_offsets", *[LEADER] * 50))
 
 
 def ask(version: int, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    answer = find_coordinator.handle(context(CLUSTER, version), request)
-    assert isinstance(answer, FindCoordinatorResponse)
-    return answer
+    return whole(find_coordinator.handle(context(CLUSTER, version), request))
 
 
 @pytest.mark.parametrize(

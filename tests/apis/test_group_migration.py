@@ -49,7 +49,7 @@ class Docks(Port):
         fields = {
             "group_id": GROUP,
             "session_timeout_ms": 8_000,
-            "rebalance_timeout_ms": 5_000,
+            "rebalance_timeout_ms": more.pop("rebalance_timeout_ms", 5_000),
             "member_id": member_id,
             "group_instance_id": more.pop("instance", None),
             "protocol_type": "consumer",
@@ -312,6 +312,7 @@ def test_a_migrated_group_survives_kill_9(docks: Docks) -> None:
     again.beat("new", -1)
     again.harbour.settle()
     last = Docks(harbour=Harbour(SETTINGS, disk=again.harbour.kill()))
+    last.harbour.open(*last.harbour.services.store.found())
     assert isinstance(last.group, ClassicGroup)
     assert list(last.group.members) == [old]
 
@@ -357,3 +358,29 @@ def test_a_classic_member_whose_first_protocol_cannot_be_read_is_told_so(docks: 
     assert docks.join("new").error_code == 0
     told = docks.classic_sync(odd.response.member_id, generation, protocol="odd")
     assert code(told) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("says", [{"version": 0}, {"rebalance_timeout_ms": -1}])
+def test_a_classic_member_without_a_rebalance_timeout_has_its_session_to_join_and_sync(
+    docks: Docks, says: dict[str, int]
+) -> None:
+    """The oldest JoinGroup knows none; in a later one, -1 is what it said before, and a new member said nothing."""
+    docks.join("new", "tides", rebalance_timeout_ms=30_000)
+    joined = docks.classic_join("", "tides", **says)
+    if code(joined) is ErrorCode.MEMBER_ID_REQUIRED:
+        joined = docks.classic_join(joined.member_id, "tides", **says)
+    old = joined.member_id
+    epoch = docks.beat("new", 2, uses={"tides": [0, 1]}).member_epoch
+    for _ in range(4):
+        docks.harbour.pass_time(1.0)
+        docks.beat("new", epoch)
+        docks.classic_beat(old, joined.generation_id)
+    again = docks.classic_join(old, "tides", **says)
+    assert code(again) is ErrorCode.NONE
+    docks.harbour.pass_time(2.0)
+    assert code(docks.classic_sync(old, again.generation_id)) is ErrorCode.NONE
+    assert {member.member_id for member in docks.describe().members} == {"new", old}
+    for _ in range(9):
+        docks.harbour.pass_time(1.0)
+        docks.beat("new", epoch)
+    assert [member.member_id for member in docks.describe().members] == ["new"], "its session ended"

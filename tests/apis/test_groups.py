@@ -88,7 +88,7 @@ def test_groups_are_deleted_with_their_offsets(version: int) -> None:
 
 
 def test_a_group_with_many_offsets_is_deleted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "BATCH_BYTES", 300)
+    monkeypatch.setattr(removal, "BATCH_BYTES", 200)
     port = harbour(partitions=30)
     commit(port, dict.fromkeys(range(30), 1))
     before = batches(port)
@@ -96,6 +96,16 @@ def test_a_group_with_many_offsets_is_deleted_in_pieces(monkeypatch: pytest.Monk
     assert results[0].error_code == 0
     assert batches(port) - before >= 7
     assert fetch(port) == {}
+
+
+def test_a_piece_is_no_larger_than_a_batch_may_be() -> None:
+    """Names count by their bytes."""
+    port = harbour({"message.max.bytes": "2000"}, partitions=60)
+    group = "Mannschaft-für-die-Überfahrt-" + "ü" * 40
+    for first in range(0, 60, 6):
+        assert commit(port, dict.fromkeys(range(first, first + 6), 1), group) == {0}
+    assert port.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]}).results[0].error_code == 0
+    assert fetch(port, group) == {}
 
 
 def test_offsets_are_deleted_partition_by_partition() -> None:

@@ -138,20 +138,104 @@ def test_where_the_broker_dates_records_all_of_a_batch_are_as_old(broker: Harbou
 # -- what nobody is shown
 
 
-def test_what_is_not_durable_is_not_shown(broker: Harbour) -> None:
+def asked_of(
+    broker: Harbour, timestamp: int, version: int = 11, *, epoch: int = -1, partition: int = 0, **more: Any
+) -> Asked:
+    """A request whose answer may come later."""
+    part = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
+    fields = {"replica_id": -1, "topics": [{"name": "tide", "partitions": [part]}], **more}
+    return broker.send(ApiKey.LIST_OFFSETS, version, fields)
+
+
+def told(asked: Asked) -> Found:
+    found = asked.response.topics[0].partitions[0]
+    return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+
+def write_late(broker: Harbour, partition: int = 0) -> None:
+    """A record that is acknowledged, acks=1, and not durable while syncs are held."""
+    fields = produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1, partition=partition)
+    assert broker.send(ApiKey.PRODUCE, 9, fields).response.responses[0].partition_responses[0].error_code == 0
+
+
+def test_what_is_not_durable_is_waited_for_and_not_shown_before(broker: Harbour) -> None:
     dated(broker, 0)
     broker.hold_syncs()
-    late = produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1)
-    broker.send(ApiKey.PRODUCE, 9, late)
+    write_late(broker)
+    waiting = [asked_of(broker, timestamp) for timestamp in (LATEST, MAX_TIMESTAMP, NOW_MS + 5, NOW_MS + 50)]
+    waiting.append(asked_of(broker, LATEST, isolation_level=COMMITTED))
+    broker.settle()
+    write_late(broker)  # behind what they wait for
+    broker.pass_time(1.0)
+    assert not any(asked.done for asked in waiting)
+    assert ask(broker, EARLIEST) == (0, -1, 0, 0)
+    assert ask(broker, NOW_MS) == (0, NOW_MS, 0, 0), "what is shown already is found at once"
+    for replica_id in (-2, 1):
+        assert ask(broker, LATEST, replica_id=replica_id) == (0, -1, 3, 0)
+        assert ask(broker, NOW_MS + 5, replica_id=replica_id) == (0, NOW_MS + 10, 1, 0)
+    broker.let_first_sync()
+    answers = [told(asked) for asked in waiting]
+    assert answers == [(0, -1, 2, 0), (0, NOW_MS + 10, 1, 0), (0, NOW_MS + 10, 1, 0), NOTHING, (0, -1, 2, 0)]
+    assert broker.partition("tide").high_watermark == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (10, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_disk_that_hangs_keeps_nobody_waiting_for_ever(broker: Harbour, version: int, code: ErrorCode) -> None:
+    dated(broker, 0)
+    broker.hold_syncs()
+    write_late(broker)
+    short = asked_of(broker, LATEST, version, timeout_ms=500)
+    by_time = asked_of(broker, NOW_MS + 5, version, timeout_ms=500)
+    broker.pass_time(1.0)
+    assert short.done == by_time.done == (version == 10), "from version 10 on a client says how long it waits"
+    broker.pass_time(10.0)
+    assert (told(short)[0], told(by_time)[0]) == (code, code)
+    broker.let_sync()
+    assert ask(broker, LATEST, version)[:3] == (0, -1, 2)
+
+
+def test_those_who_wait_for_an_end_hear_why_it_will_not_come(broker: Harbour) -> None:
+    dated(broker, 0)
+    broker.hold_syncs()
+    write_late(broker)
+    write_late(broker, 1)
+    waiting = [asked_of(broker, LATEST, partition=index) for index in (0, 1)]
+    fenced = asked_of(broker, LATEST, epoch=0)
+    partition = broker.partition("tide")
+    partition.follow_image(partition.image._replace(leader_epoch=1))
+    broker.settle()
+    assert told(fenced)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert not waiting[0].done, "the same leader goes on, and so does its sync"
+    partition.follow_image(partition.image._replace(leader_epoch=2, leader=-1))
+    broker.partition("tide", 1).log.go_offline("the disk is gone")
+    broker.settle()
+    assert [told(asked)[0] for asked in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_those_who_wait_for_an_end_hear_that_the_topic_is_deleted(broker: Harbour) -> None:
+    dated(broker, 0)
+    broker.hold_syncs()
+    write_late(broker)
+    waiting = asked_of(broker, LATEST)
+    broker.send(ApiKey.DELETE_TOPICS, 3, {"topic_names": ["tide"], "timeout_ms": 1000})
+    broker.settle()
+    assert broker.loop.held
+    broker.loop.held.pop()()  # the metadata log's; the topic's own hangs
+    broker.settle()
+    assert told(waiting)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_where_others_have_a_say_the_high_watermark_answers(broker: Harbour) -> None:
+    dated(broker, 0)
+    partition = broker.partition("tide")
+    partition.follow_image(partition.image._replace(replicas=(1, 2)))
+    broker.hold_syncs()
+    write_late(broker)
     assert ask(broker, LATEST) == (0, -1, 1, 0)
     assert ask(broker, MAX_TIMESTAMP) == NOTHING, "the newest record isn't to be seen yet"
     assert ask(broker, NOW_MS + 5) == NOTHING
-    for replica_id in (-2, 1):
-        assert ask(broker, LATEST, replica_id=replica_id) == (0, -1, 2, 0)
-        assert ask(broker, NOW_MS + 5, replica_id=replica_id) == (0, NOW_MS + 10, 1, 0)
-    broker.let_sync()
-    assert ask(broker, LATEST) == (0, -1, 2, 0)
-    assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 10, 1, 0)
 
 
 def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: Harbour) -> None:
@@ -177,8 +261,8 @@ def test_a_new_leader_does_not_name_an_end_before_it_knows_its_own(
     dated(broker, 0)
     partition = broker.partition("tide")
     broker.hold_syncs()
-    broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1))
-    partition.follow_image(partition.image._replace(leader_epoch=1))
+    write_late(broker)
+    partition.follow_image(partition.image._replace(leader_epoch=1, replicas=(1, 2)))
     assert ask(broker, LATEST, version)[0] == code
     assert ask(broker, NOW_MS + 5, version)[0] == code, "it may be among those that aren't shown yet"
     assert ask(broker, NOW_MS, version)[:3] == (0, NOW_MS, 0)
@@ -316,5 +400,5 @@ def test_many_partitions_are_walked_one_after_the_other() -> None:
     for partition in range(400):
         zipped(broker, partition, 0, 5)
     asked = look_for(broker, *[5] * 400)
-    broker.settle()
+    broker.pass_time(1)  # it answers in steps
     assert found_by(asked) == [(0, 1)] * 400

@@ -2,6 +2,7 @@
 
 from tests.apis.described import HEADLESS, LEADER, broker, context, image, topic
 from tidelog.apis import describe_cluster, describe_topic_partitions, metadata
+from tidelog.env.slices import whole
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
@@ -22,8 +23,10 @@ def ask(
     *names: str, version: int = 13, cluster: ClusterImage = CLUSTER, listener: str = "PLAINTEXT"
 ) -> MetadataResponse:
     topics = [MetadataRequestTopic(name=name) for name in names]
-    answer = metadata.handle(
-        context(cluster, version, settings=NO_MAKING, listener=listener), MetadataRequest(topics=topics)
+    answer = whole(
+        metadata.handle(
+            context(cluster, version, settings=NO_MAKING, listener=listener), MetadataRequest(topics=topics)
+        )
     )
     assert isinstance(answer, MetadataResponse)
     return answer
@@ -63,7 +66,7 @@ def test_unknown_and_impossible_names_are_told_apart() -> None:
 
 def test_null_means_all_topics_and_so_does_nothing_in_version_0() -> None:
     for version, topics in ((1, None), (0, [])):
-        answer = metadata.handle(context(CLUSTER, version), MetadataRequest(topics=topics))
+        answer = whole(metadata.handle(context(CLUSTER, version), MetadataRequest(topics=topics)))
         assert isinstance(answer, MetadataResponse)
         assert [(one.name, one.is_internal) for one in answer.topics] == [
             ("tides", False),
@@ -74,13 +77,13 @@ def test_null_means_all_topics_and_so_does_nothing_in_version_0() -> None:
 
 def test_topics_are_asked_for_by_id_from_version_12_on() -> None:
     asked = [MetadataRequestTopic(name=None, topic_id=TIDES.id), MetadataRequestTopic(name=None, topic_id=b"?" * 16)]
-    answer = metadata.handle(context(CLUSTER, 12), MetadataRequest(topics=asked))
+    answer = whole(metadata.handle(context(CLUSTER, 12), MetadataRequest(topics=asked)))
     assert isinstance(answer, MetadataResponse)
     assert [(one.name, one.error_code) for one in answer.topics] == [
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
         ("tides", ErrorCode.NONE),
     ]
-    answer = metadata.handle(context(CLUSTER, 11), MetadataRequest(topics=asked))
+    answer = whole(metadata.handle(context(CLUSTER, 11), MetadataRequest(topics=asked)))
     assert isinstance(answer, MetadataResponse)
     assert {one.error_code for one in answer.topics} == {ErrorCode.INVALID_REQUEST}
 
@@ -109,7 +112,7 @@ def page(limit: int, cursor: Cursor | None = None, names: tuple[str, ...] = ()) 
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
     )
-    return describe_topic_partitions.handle(context(CLUSTER, 0), request)
+    return whole(describe_topic_partitions.handle(context(CLUSTER, 0), request))
 
 
 def test_partitions_are_read_page_by_page_without_gap_or_double() -> None:

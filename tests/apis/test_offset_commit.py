@@ -1,8 +1,12 @@
 """OffsetCommit: progress is durable when the answer leaves, and nobody commits for a group that it isn't part of."""
 
+from typing import Any
+
 import pytest
 
-from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, fetch, find, harbour, shard
+from tests.apis.groups import harbour_wait, stable
+from tests.apis.offsets import GROUP, TOPIC, batches, commit, commit_fields, committed, fetch, find, harbour, shard
+from tidelog.wire.batch import iterate
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import RANGES, ApiKey
 from tidelog.wire.uuids import ZERO_UUID
@@ -115,6 +119,74 @@ def test_a_commit_too_large_for_the_topic_changes_nothing() -> None:
     assert shard(port).machine.newest is before
     assert commit(port, {0: 3}) == {0}
     assert committed(port) == {0: 3}
+
+
+def many_fields(count: int, partitions: int, **more: Any) -> dict[str, Any]:
+    """Offsets 0, 1, 2... for all partitions in turn."""
+    named = [{"partition_index": number % partitions, "committed_offset": number} for number in range(count)]
+    return {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": named}], **more}
+
+
+def codes(answer: Any) -> list[int]:
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+
+
+def test_a_commit_of_very_many_offsets_is_several_batches_that_all_count() -> None:
+    port = harbour(partitions=100)
+    before = batches(port)
+    answer = port.ask(ApiKey.OFFSET_COMMIT, 8, many_fields(10_000, 100))
+    assert codes(answer) == [0] * 10_000
+    assert batches(port) == before + 3
+    last = {partition: 9_900 + partition for partition in range(100)}
+    assert committed(port) == last
+    port = harbour(disk=port.kill())
+    port.ask(ApiKey.OFFSET_FETCH, 7, {"group_id": GROUP, "topics": None})  # has it loaded
+    port.pass_time(1)
+    assert committed(port) == last
+
+
+def test_a_commit_that_no_batch_holds_is_as_many_as_it_needs() -> None:
+    port = harbour({"message.max.bytes": "20000"}, partitions=1000)
+    fields = many_fields(1000, 1000)
+    assert codes(port.ask(ApiKey.OFFSET_COMMIT, 8, fields)) == [0] * 1000
+    partition = shard(port).partition
+    piece = partition.read(partition.log.log_start, 1 << 24, committed=False, at_least_one=True)
+    assert piece is not None
+    sizes = [header.size for header in iterate(bytes(piece.view()))]
+    assert max(sizes) <= 20_000
+    assert len(sizes) < 10
+    assert committed(port) == {number: number for number in range(1000)}
+
+
+def test_up_to_four_thousand_offsets_are_one_batch_which_counts_or_does_not() -> None:
+    port = harbour(partitions=100)
+    assert codes(port.ask(ApiKey.OFFSET_COMMIT, 8, many_fields(4000, 100))) == [0] * 4000
+    assert batches(port) == 1
+    assert committed(port) == {partition: 3900 + partition for partition in range(100)}
+
+
+def test_who_is_fenced_in_the_middle_of_a_commit_has_committed_what_was_told() -> None:
+    port = harbour({"group.initial.rebalance.delay.ms": "0"}, partitions=100)
+    (member,) = stable(port, group=GROUP)
+    port.hold_syncs()
+    asked = port.send(
+        ApiKey.OFFSET_COMMIT, 8, many_fields(10_000, 100, generation_id_or_member_epoch=1, member_id=member)
+    )
+    port.pass_time(5)
+    leaving = port.send(ApiKey.LEAVE_GROUP, 5, {"group_id": GROUP, "members": [{"member_id": member}]})
+    port.let_sync()
+    assert codes(harbour_wait(port, asked)) == [0] * 4000 + [ErrorCode.UNKNOWN_MEMBER_ID] * 6000
+    assert harbour_wait(port, leaving).error_code == 0
+    assert committed(port) == {partition: 3900 + partition for partition in range(100)}
+
+
+def test_what_is_too_long_among_very_many_is_refused_alone() -> None:
+    port = harbour(partitions=100)
+    fields = many_fields(1000, 100)
+    fields["topics"][0]["partitions"][7]["committed_metadata"] = "x" * 5000
+    answered = codes(port.ask(ApiKey.OFFSET_COMMIT, 8, fields))
+    assert answered.pop(7) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert answered == [0] * 999
 
 
 def test_offsets_survive_a_crash_and_a_stop() -> None:

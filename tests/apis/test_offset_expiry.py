@@ -6,7 +6,7 @@ from tests.apis.groups import join
 from tests.apis.harbour import Harbour
 from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, harbour
 from tests.apis.test_offset_fetch import end, in_transaction
-from tidelog.coordinator.group import expiry
+from tidelog.coordinator.group import expiry, removal
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -100,14 +100,41 @@ def test_offsets_of_a_topic_deleted_while_the_shard_was_not_loaded_go_with_the_n
 
 
 def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "OFFSETS_AT_ONCE", 10)
-    monkeypatch.setattr(expiry, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(expiry, "FOUND_AT_ONCE", 10)
+    monkeypatch.setattr(removal, "BATCH_BYTES", 1000)
     port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1"})
     for number in range(60):
         commit(port, {0: 1, 1: 1, 2: 1}, f"{GROUP}-{number}")
     before = batches(port)
     port.pass_time(12 * MINUTE)
     assert batches(port) - before >= 18
+    assert names(port) == set()
+
+
+def test_what_expires_is_removed_in_batches_no_larger_than_the_topic_allows() -> None:
+    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1", "message.max.bytes": "1000"}, partitions=60)
+    for first in range(0, 60, 6):
+        commit(port, dict.fromkeys(range(first, first + 6), 1))
+    commit(port, {0: 1}, "others")
+    port.pass_time(12 * MINUTE)
+    assert names(port) == set()
+
+
+def test_a_group_that_cannot_be_removed_does_not_stop_the_expiry_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The topic's limit was lowered below what it takes to name the group."""
+    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1"})
+    large = "b" * 2000
+    for group in ("a", large, "c"):
+        commit(port, {0: 1, 1: 1}, group)
+    resource = {"resource_type": 2, "resource_name": "__consumer_offsets"}
+    change = [{"name": "max.message.bytes", "config_operation": 0, "value": "1000"}]
+    port.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [{**resource, "configs": change}]})
+    port.pass_time(12 * MINUTE)
+    assert names(port) == {large}
+    assert "can't be removed" in caplog.text
+    change[0]["value"] = "10000"
+    port.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [{**resource, "configs": change}]})
+    port.pass_time(MINUTE)
     assert names(port) == set()
 
 

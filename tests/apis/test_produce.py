@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, produce_fields
+from tests.apis.harbour import Asked, Harbour, batch, in_transaction, produce_fields
 from tests.batches import Producer
 from tidelog.sim.client import ClientConnection
 from tidelog.sim.loop import SimLoop
@@ -80,9 +80,23 @@ def test_acks_1_is_answered_after_the_write(broker: Harbour) -> None:
 def test_with_durability_os_no_sync_is_waited_for(broker: Harbour, acks: int) -> None:
     broker.make_topic("surf", configs=OS)
     broker.make_topic("foam", configs={"tidelog.storage": "memory"})
+    produce(broker, acks, topic="foam")
+    broker.settle()
     broker.hold_syncs()
     assert produce(broker, acks, topic="surf").done
     assert produce(broker, acks, topic="foam").done
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_the_first_offsets_of_a_topic_in_memory_are_told_when_no_restart_gives_them_again(
+    broker: Harbour, acks: int
+) -> None:
+    broker.make_topic("foam", configs={"tidelog.storage": "memory"})
+    broker.hold_syncs()
+    asked = [produce(broker, acks, topic="foam") for _ in range(2)]
+    assert [each.done for each in asked] == [False, False]
+    broker.let_sync()
+    assert [told(each).base_offset for each in asked] == [0, 1]
 
 
 def test_acks_0_is_never_answered(broker: Harbour) -> None:
@@ -92,7 +106,15 @@ def test_acks_0_is_never_answered(broker: Harbour) -> None:
     assert broker.partition("tide").high_watermark == 1
 
 
-@pytest.mark.parametrize("wrong", [{"topic": "nobody"}, {"partition": 7}, {"records": batch(crc=1)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": "nobody"},
+        {"partition": 7},
+        {"records": batch(crc=1)},
+        {"records": in_transaction(b"a", producer_id=7)},  # of no transaction: it would stay open for ever
+    ],
+)
 def test_an_error_with_acks_0_closes_the_connection_and_says_why(
     broker: Harbour, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,6 +122,7 @@ def test_an_error_with_acks_0_closes_the_connection_and_says_why(
     assert asked.closed is not None
     assert "acks=0" in asked.closed
     assert not caplog.records, "a client's mistake is no bug of ours"
+    assert broker.partition("tide").log.log_end == 0
 
 
 def test_acks_beyond_the_three_are_refused_and_nothing_is_written(broker: Harbour) -> None:

@@ -108,6 +108,23 @@ def test_a_timeout_counts_over_a_restart(harbour: Harbour) -> None:
     assert read_committed(after, "accounts") == []
 
 
+def test_a_timeout_that_became_shorter_counts(harbour: Harbour) -> None:
+    """The deadline of the transaction before, which ended long since, is not the one to wait for."""
+    txn = Txn(harbour)
+    txn.init(timeout_ms=600_000)
+    txn.add("accounts", 0)
+    txn.send("accounts", b"one")
+    assert txn.commit() == 0
+    txn.init(timeout_ms=1000)
+    txn.add("accounts", 0)
+    txn.send("accounts", b"dead")
+    harbour.pass_time(2.0)
+    assert txn.state == "CompleteAbort"
+    assert fetch(harbour, "accounts").last_stable_offset == 4
+    harbour.pass_time(700.0)  # the later deadline, which was watched before
+    assert read_committed(harbour, "accounts") == [b"one"]
+
+
 def test_a_deleted_topic_does_not_hold_up_the_end(harbour: Harbour) -> None:
     harbour.make_topic("gone")
     txn = begun(harbour)
@@ -197,6 +214,20 @@ def test_idle_ids_are_forgotten_and_used_ones_are_not() -> None:
     assert idle.init(resume=True) == 0
     again = Harbour(disk=harbour.kill())
     assert Txn(again, "used").state == "Empty"
+
+
+def test_nothing_is_remembered_of_ids_that_were_forgotten() -> None:
+    harbour = Harbour({"transactional.id.expiration.ms": "86400000", "transaction.state.log.num.partitions": "1"})
+    harbour.make_topic("accounts")
+    for number in range(20):
+        txn = begun(harbour, SECOND, name=f"job-{number}")
+        assert txn.commit() == 0
+    live = harbour.services.transactions.shards.of("job-0").live
+    assert len(live._last_epochs) == 20
+    harbour.pass_time(20 * 3600.0)
+    assert begun(harbour, SECOND, name="job-3").commit() == 0
+    harbour.pass_time(5.5 * 3600.0)
+    assert list(live._last_epochs) == ["job-3"]
 
 
 def test_transactions_are_described(harbour: Harbour) -> None:
@@ -291,5 +322,15 @@ def test_a_leader_that_goes_while_requests_wait_sends_them_on(harbour: Harbour) 
     harbour.pass_time(0.1)
     assert not asked.done
     harbour.services.transactions.shards.close()
+    harbour.settle()
     code = asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
     assert code == ErrorCode.NOT_COORDINATOR
+
+
+def test_ids_expire_in_batches_no_larger_than_the_topic_allows() -> None:
+    harbour = Harbour({"message.max.bytes": "2000", "transaction.state.log.num.partitions": "1"})
+    for number in range(50):
+        assert Txn(harbour, name=f"{number}-" + "x" * 300).init() == 0
+    harbour.pass_time(8 * 24 * 3600.0)
+    answer = harbour.ask(ApiKey.LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []})
+    assert answer.transaction_states == []

@@ -7,6 +7,8 @@ import pytest
 from tests.apis.harbour import Harbour
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tidelog.log.aborted import AbortedIndex, AbortedIndexError
+from tidelog.log.producers import Completed
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -112,6 +114,35 @@ def test_a_full_disk_does_not_lose_what_is_to_be_skipped(harbour: Harbour, monke
     harbour.pass_time(5.0)
     assert txn.state == "CompleteAbort"
     assert read_committed(harbour, "accounts") == [b"after"]
+
+
+def test_a_damaged_index_of_aborted_transactions_holds_up_its_own_partition_only(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harbour.make_topic("sound")
+    txn = begun(harbour)
+    assert txn.add("sound", 0) == 0
+    assert txn.send("sound", b"two") == 0
+    sound = AbortedIndex.append
+
+    def damaged(index: AbortedIndex, completed: Completed) -> None:
+        if "accounts-0" in index.path:
+            raise AbortedIndexError(f"{index.path} has an entry of version 127; 0 is known")
+        sound(index, completed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AbortedIndex, "append", damaged)
+        assert txn.abort() == 0
+        harbour.pass_time(1.0)
+    offline = harbour.partition("accounts").log.offline
+    assert offline is not None
+    assert "has an entry of version 127" in offline
+    assert fetch(harbour, "sound").last_stable_offset == 2, "the other one goes on"
+    assert txn.state == "PrepareAbort"
+    after = again(harbour, txn)
+    after.pass_time(5.0)
+    assert txn.state == "CompleteAbort"
+    assert fetch(after, "accounts").last_stable_offset == 2
 
 
 def test_two_who_write_with_one_producer_id_do_not_mix(harbour: Harbour) -> None:

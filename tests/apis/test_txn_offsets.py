@@ -172,3 +172,41 @@ def test_unknown_producers_and_groups(harbour: Harbour) -> None:
     txn.id += 1
     assert add_group(txn) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert commit_offset(txn, 1) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def many_fields(txn: Txn, count: int) -> dict[str, Any]:
+    named = [{"partition_index": number % 2, "committed_offset": number} for number in range(count)]
+    return {
+        "transactional_id": txn.name,
+        "group_id": "readers",
+        "producer_id": txn.id,
+        "producer_epoch": txn.epoch,
+        "topics": [{"name": "input", "partitions": named}],
+    }
+
+
+@both
+def test_very_many_offsets_count_with_their_transaction(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = joined(harbour, versions)
+    answer = harbour.ask(ApiKey.TXN_OFFSET_COMMIT, 5 if versions is SECOND else 3, many_fields(txn, 25_001))
+    assert {one.error_code for one in answer.topics[0].partitions} == {0}
+    assert committed(harbour) == (-1, 0)
+    assert txn.commit() == 0
+    assert committed(harbour, stable=True) == (25_000, 0)
+
+
+@both
+def test_a_transaction_that_ends_while_its_offsets_are_prepared_leaves_nothing_open(
+    harbour: Harbour, versions: dict[str, int]
+) -> None:
+    """They would belong to no transaction, and whoever needs stable offsets would wait for ever."""
+    txn = Txn(harbour, versions=versions)
+    assert txn.init() == 0
+    if versions is CLASSIC:
+        assert add_group(txn) == 0
+    asked = harbour.send(ApiKey.TXN_OFFSET_COMMIT, 5 if versions is SECOND else 3, many_fields(txn, 25_001))
+    assert txn.abort() == 0
+    harbour.pass_time(5)
+    assert 0 not in {one.error_code for one in asked.response.topics[0].partitions}
+    assert committed(harbour, stable=True) == (-1, 0)
+    assert txn.init() == 0

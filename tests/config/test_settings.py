@@ -8,7 +8,7 @@ from tidelog.config import BrokerConfig, ConfigError, TopicConfig, resolve_topic
 from tidelog.config.__main__ import page
 from tidelog.config.broker import synonyms
 from tidelog.config.environment import environment_names
-from tidelog.config.topic import BROKER_SYNONYMS, check_topic
+from tidelog.config.topic import BROKER_SYNONYMS, check_topic, new_topic
 from tidelog.config.unused import UNUSED
 
 
@@ -50,6 +50,18 @@ def test_names_of_another_version_are_passed_over_when_resolving_but_refused_whe
     assert resolve_topic({"from.the.future": "1"}, broker).segment_bytes == 1 << 30
     with pytest.raises(ConfigError, match=r"^Unknown topic config name: from\.the\.future$"):
         check_topic({"from.the.future": "1"}, broker)
+
+
+def test_where_a_topic_is_kept_is_written_down_when_it_is_made() -> None:
+    disk, memory = BrokerConfig.parse({}), BrokerConfig.parse({"tidelog.storage": "memory"})
+    own = {"retention.ms": "5"}
+    assert new_topic(own, disk) == own
+    assert new_topic(own, memory) == {"retention.ms": "5", "tidelog.storage": "memory"}
+    assert new_topic({"tidelog.storage": "disk"}, memory) == {"tidelog.storage": "disk"}
+    assert new_topic({"cleanup.policy": "compact"}, memory) == {"cleanup.policy": "compact"}
+    compacting = BrokerConfig.parse({"tidelog.storage": "memory", "log.cleanup.policy": "compact"})
+    assert new_topic({}, compacting) == {}
+    assert resolve_topic({}, memory).tidelog_storage == "disk", "of one that was made before"
 
 
 def test_a_topic_in_memory_is_bounded() -> None:

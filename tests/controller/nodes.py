@@ -11,6 +11,7 @@ from tidelog.controller.leaders import Defaults
 from tidelog.controller.topics import create_topics
 from tidelog.env import Environment, Network
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage
@@ -83,7 +84,12 @@ class Node:
         return self.follower.image
 
     def submit(self, decide: Callable[[ClusterImage, int], tuple[Sequence[Record], T]]) -> T:
-        promise = self.controller.submit(decide)
+        return self._settle(self.controller.submit(decide))
+
+    def submit_steps(self, decide: Callable[[ClusterImage, int], Steps[tuple[Sequence[Record], T]]]) -> T:
+        return self._settle(self.controller.submit_steps(decide))
+
+    def _settle(self, promise: Promise[T]) -> T:
         self.world.settle(promise)
         self.controller.machine.check_invariants()
         self.raft.quorum.check_invariants()
@@ -97,9 +103,9 @@ class Node:
             topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
         )
         random = self.world.random
-        return self.submit(
+        return self.submit_steps(
             lambda image, now_ms: create_topics(
-                image, request, random.uuid, Defaults(), lambda topic, configs: None, lambda configs: []
+                image, request, random.uuid, Defaults(), lambda topic, configs: configs, lambda configs: []
             )
         )
 

@@ -2,6 +2,7 @@
 
 from tidelog.config import BrokerConfig
 from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange, alter_configs
+from tidelog.env.slices import whole
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, TopicImage
 from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.errors import ErrorCode
@@ -37,7 +38,7 @@ def topic_record(name: str, value: str | None) -> ConfigRecord:
 def alter(
     *resources: ResourceChange, at: ClusterImage | None = None, validate_only: bool = False
 ) -> tuple[list[object], list[Outcome]]:
-    return alter_configs(at or image(), resources, broker=BROKER, node_id=1, validate_only=validate_only)
+    return whole(alter_configs(at or image(), resources, broker=BROKER, node_id=1, validate_only=validate_only))
 
 
 def outcome(resource: ResourceChange, at: ClusterImage | None = None) -> tuple[ErrorCode, str | None]:
@@ -54,6 +55,15 @@ def test_a_setting_is_set_and_goes_back_to_its_default() -> None:
         [OK],
     )
     assert alter(on_topic(put("retention.ms", "5")), at=before) == ([], [OK]), "nothing changes, nothing is written"
+
+
+def test_a_resource_has_a_bound_on_its_settings() -> None:
+    full = image({(BROKER_RESOURCE, "1"): {f"made.up.{number}": "x" for number in range(10_000)}})
+    assert outcome(on_broker(put("one.more", "x")), full) == (
+        ErrorCode.POLICY_VIOLATION,
+        "1 would have 10001 settings; 10000 are allowed",
+    )
+    assert alter(on_broker(put("made.up.7", "y")), at=full)[1] == [OK]
 
 
 def test_lists_grow_and_shrink_from_their_default() -> None:
@@ -116,6 +126,27 @@ def test_what_a_topic_can_not_have_is_refused() -> None:
     )
     long = on_topic(put("leader.replication.throttled.replicas", "1:1," * 9000))
     assert outcome(long)[0] is ErrorCode.INVALID_CONFIG
+
+
+def test_a_topic_stays_where_it_is_kept() -> None:
+    memory = image({(TOPIC_RESOURCE, "tides"): {"tidelog.storage": "memory", "retention.ms": "5"}})
+    sentence = (
+        "tidelog.storage is decided when a topic is made: 'tides' is kept in memory and stays there. Make another "
+        "topic with tidelog.storage=disk and copy the records; where all settings are given at once, name "
+        "tidelog.storage=memory among them."
+    )
+    for change in (
+        on_topic(put("tidelog.storage", "disk")),
+        on_topic(Change("tidelog.storage", Operation.DELETE, None)),
+        on_topic(put("retention.ms", "7"), replaces=True),
+    ):
+        assert outcome(change, at=memory) == (ErrorCode.INVALID_CONFIG, sentence)
+    code, message = outcome(on_topic(put("tidelog.storage", "memory")))
+    assert (code, "kept on disk" in (message or "")) == (ErrorCode.INVALID_CONFIG, True)
+    assert alter(on_topic(put("retention.ms", "7")), at=memory) == ([topic_record("retention.ms", "7")], [OK])
+    named = on_topic(put("tidelog.storage", "memory"), put("retention.ms", "7"), replaces=True)
+    assert alter(named, at=memory) == ([topic_record("retention.ms", "7")], [OK])
+    assert alter(on_topic(put("tidelog.storage", "disk"))) == ([topic_record("tidelog.storage", "disk")], [OK])
 
 
 def test_a_brokers_settings_are_set_for_it_or_for_all() -> None:

@@ -1,13 +1,17 @@
 """A controller on its log: starts, restarts, snapshots, crashes."""
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from tests.controller.nodes import DATA, METADATA, Node, World
 from tests.metadata.images import broker
-from tidelog.controller import controller as controller_module
+from tidelog.controller import record_log
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import MetadataError
 from tidelog.metadata.image import ClusterImage
+from tidelog.raft.driver import ReplayBatch
 from tidelog.raft.folder import FolderError
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotId, read_snapshot
@@ -129,6 +133,37 @@ def test_snapshot_by_time_only_where_something_changed(world: World) -> None:
     assert len(node.raft.snapshots) == 3
 
 
+def test_snapshot_by_size_counts_what_earlier_lives_wrote(world: World) -> None:
+    """A broker that is restarted again and again writes one all the same: else its log would grow for ever."""
+    for life in range(12):
+        node = world.start(SMALL)
+        for number in range(3):
+            node.write(setting(10 * life + number))
+        world.run(1)
+        node.stop()
+    node = world.start(SMALL)
+    world.run(1)
+    assert node.raft.snapshots[-1].offset > 0
+    assert len(settings_of(node.image)) == 36
+
+
+def test_snapshot_by_time_counts_from_the_last_one_not_from_the_start(world: World) -> None:
+    hourly = RaftSettings(snapshot_interval_ms=3_600_000)
+    for life in range(5):
+        node = world.start(hourly)
+        node.write(setting(life))
+        world.run(50 * 60)
+        node.stop()
+    node = world.start(hourly)
+    assert len(node.raft.snapshots) in (3, 4, 5)
+    newest = node.raft.snapshots[-1]
+    world.run(55 * 60)
+    assert node.raft.snapshots[-1] > newest
+    seen = node.raft.snapshots[-1]
+    world.run(3 * 3600)
+    assert node.raft.snapshots[-1] == seen, "only where something changed"
+
+
 def test_power_loss_forgets_nothing_that_was_answered(world: World) -> None:
     for life in range(1, 8):
         node = world.start(SMALL)
@@ -207,6 +242,7 @@ def test_failed_sync_at_the_start_fails_the_start(world: World) -> None:
 
 def test_failed_sync_ends_leadership_and_fails_who_waits(world: World) -> None:
     node = world.start()
+    world.run(10.0)  # what a start leaves to be flushed is
     world.disk.failing_syncs = 1
     with pytest.raises(KafkaError) as raised:
         node.write(setting(1))
@@ -232,7 +268,7 @@ def test_full_disk_refuses_the_change_and_goes_on_when_there_is_room(world: Worl
 
 def test_large_change_is_one_transaction_over_several_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     node = world.start()
-    monkeypatch.setattr(controller_module, "BATCH_BYTES", 100)
+    monkeypatch.setattr(record_log, "BATCH_BYTES", 100)
     node.write(*(setting(number) for number in range(30)))
     assert len(settings_of(node.image)) == 30
     written = [batch for _, _, batch in log_contents(world)][3:]
@@ -243,6 +279,113 @@ def test_large_change_is_one_transaction_over_several_batches(world: World, monk
     expected = node.image
     node.stop()
     assert settings_of(world.start().image) == settings_of(expected)
+
+
+@pytest.mark.parametrize("room", range(0, 900, 25))
+def test_full_disk_amid_a_large_change_leaves_nothing_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Whatever fits of it: what is decided afterwards, while the disk is full and later, is there after a restart."""
+    node = world.start()
+    monkeypatch.setattr(record_log, "BATCH_BYTES", 100)
+    large = [setting(number) for number in range(30)]
+    world.disk.capacity = world.disk.used_bytes() + room
+    with pytest.raises(KafkaError) as raised:
+        node.write(*large)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    expected: dict[str, str] = {}
+    for number in (100, 101):  # small ones may fit, or not
+        with suppress(KafkaError):
+            node.write(setting(number))
+            expected[f"n{number}"] = str(number)
+    world.disk.capacity = None
+    node.write(setting(102))
+    node.write(*(setting(number) for number in range(200, 230)))
+    expected |= {f"n{number}": str(number) for number in (102, *range(200, 230))}
+    assert settings_of(node.image) == expected
+    node.stop()
+    assert settings_of(world.start().image) == expected
+
+
+def test_cut_off_change_is_told_once_and_its_abort_is_in_the_log(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = world.start()
+    monkeypatch.setattr(record_log, "BATCH_BYTES", 100)
+    world.disk.capacity = world.disk.used_bytes() + 420
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            node.write(*(setting(number) for number in range(30)))
+    written = [type(record).__name__ for _, _, batch in log_contents(world)[3:] for record in batch]
+    assert written[0] == "BeginTransactionRecord"
+    assert written[-1] == "AbortTransactionRecord"
+    assert written.count("BeginTransactionRecord") == written.count("AbortTransactionRecord") == 1
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("tidelog.controller")]
+    assert [line.split(":")[0] for line in told] == [
+        "a metadata change was cut off after 1 of its 4 batches (KAFKA_STORAGE_ERROR",
+        "the metadata can't be changed",
+    ]
+    assert "No space left" in told[1]
+    assert "free some space" in told[1]
+    world.disk.capacity = None
+    node.write(setting(1))
+    assert caplog.records[-1].getMessage() == "the metadata can be changed again; 3 changes were refused meanwhile"
+
+
+def test_nothing_is_accepted_while_the_abort_of_a_cut_off_change_does_not_fit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.start()
+    monkeypatch.setattr(record_log, "BATCH_BYTES", 100)
+    world.disk.capacity = world.disk.used_bytes() + 300
+    append = node.raft.append_records
+    monkeypatch.setattr(node.raft, "append_records", full_from(append, 1))
+    with pytest.raises(KafkaError):
+        node.write(*(setting(number) for number in range(30)))
+    with pytest.raises(KafkaError):
+        node.write(setting(1))
+    assert type(log_contents(world)[-1][2][0]).__name__ == "BeginTransactionRecord"
+    node.kill()  # before there is room: the next life aborts it
+    world.disk.capacity = None
+    node = world.start()
+    assert "AbortTransactionRecord" in [
+        type(record).__name__ for _, _, batch in log_contents(world) for record in batch
+    ]
+    node.write(setting(2))
+    assert settings_of(node.image) == {"n2": "2"}
+    node.stop()
+    assert settings_of(world.start().image) == {"n2": "2"}
+
+
+def full_from(append: Callable[..., int], call: int) -> Callable[..., int]:
+    """Appends work up to this call of them."""
+    calls = [0]
+
+    def limited(*args: object) -> int:
+        calls[0] += 1
+        if calls[0] > call:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
+        return append(*args)
+
+    return limited
+
+
+@pytest.mark.parametrize("room", range(0, 800, 20))
+def test_start_on_a_full_disk_opens_its_epoch_or_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """A first change that can't be written is never skipped: the rest would be decided on half of a beginning."""
+    node = Node(world, RaftSettings(), {})
+    world.disk.capacity = world.disk.used_bytes() + room
+    world.settle(node.ready)
+    if node.ready.error is not None:
+        assert "No space left" in str(node.ready.error)
+        assert node.controller.submit(lambda image, now_ms: ([], None)).error.code is ErrorCode.NOT_CONTROLLER
+    else:
+        assert node.image.metadata_version == 30
+    node.kill()
+    world.disk.capacity = None
+    assert world.start().image.metadata_version == 30
 
 
 def test_transaction_that_a_crash_cut_off_never_was(world: World) -> None:
@@ -279,6 +422,22 @@ def test_unknown_record_of_a_newer_version_is_told_with_its_place(world: World) 
     world.settle(node.ready)
     with pytest.raises(MetadataError, match=r"the metadata log near offset 13 in .*: .* type 127"):
         node.ready.result()
+
+
+def test_committed_record_that_cannot_be_understood_while_serving_is_told(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At a node that follows: it stays at what it knew, says so, and never leads again."""
+    node = world.start()
+    node.raft.resign()
+    before = node.image
+    node.controller.replay([ReplayBatch(99, 2, 0, [b"\x01\x7f\x00\x00"])])
+    assert caplog.records[-1].levelname == "CRITICAL"
+    assert "near offset 99" in caplog.text
+    assert "restart it" in caplog.text
+    node.controller.lead(3)
+    assert node.controller.submit(lambda image, now_ms: ([], None)).error.code is ErrorCode.NOT_CONTROLLER
+    assert node.image is before
 
 
 def test_folder_of_another_node_is_refused(world: World) -> None:

@@ -7,9 +7,10 @@ from tidelog.controller.activation import activation_records, default_bootstrap
 from tidelog.controller.elections import elect_leaders
 from tidelog.controller.features import update_features
 from tidelog.controller.leaders import Defaults
-from tidelog.controller.placement import place
+from tidelog.controller.placement import Placement
 from tidelog.controller.producer_ids import ProducerIdBlock, allocate
 from tidelog.controller.reassignments import list_reassignments
+from tidelog.env.slices import whole
 from tidelog.metadata.image import EMPTY_IMAGE, BrokerImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.elect_leaders import (
@@ -44,20 +45,20 @@ def a_broker(id: int, rack: str | None = None, *, fenced: bool = False) -> Broke
 
 def test_leaders_go_round_the_brokers() -> None:
     brokers = {id: a_broker(id) for id in (1, 2, 3)}
-    assert place(brokers, 0, 4, 2, 0) == [(1, 2), (2, 3), (3, 1), (1, 2)]
-    assert place(brokers, 4, 1, 2, 0) == [(2, 3)], "more partitions go on where the others ended"
-    assert place(brokers, 0, 1, 2, 5) == [(3, 1)]
+    assert Placement(brokers).place(0, 4, 2, 0) == [(1, 2), (2, 3), (3, 1), (1, 2)]
+    assert Placement(brokers).place(4, 1, 2, 0) == [(2, 3)], "more partitions go on where the others ended"
+    assert Placement(brokers).place(0, 1, 2, 5) == [(3, 1)]
 
 
 def test_replicas_land_in_different_racks() -> None:
     brokers = {id: a_broker(id, rack) for id, rack in enumerate("aabbcc", 1)}
-    for replicas in place(brokers, 0, 6, 3, 0):
+    for replicas in Placement(brokers).place(0, 6, 3, 0):
         assert len({brokers[replica].rack for replica in replicas}) == 3, replicas
 
 
 def test_fenced_broker_does_not_lead() -> None:
     brokers = {1: a_broker(1, fenced=True), 2: a_broker(2)}
-    assert place(brokers, 0, 2, 2, 0) == [(2, 1), (2, 1)]
+    assert Placement(brokers).place(0, 2, 2, 0) == [(2, 1), (2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_fenced_broker_does_not_lead() -> None:
 )
 def test_impossible_placement(brokers: list[BrokerImage], factor: int) -> None:
     with pytest.raises(KafkaError) as raised:
-        place({broker.id: broker for broker in brokers}, 0, 1, factor, 0)
+        Placement({broker.id: broker for broker in brokers}).place(0, 1, factor, 0)
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -76,7 +77,9 @@ def elect(
         broker(), broker(2), TopicRecord(name="t", topic_id=TOPIC_ID), partition(0, replicas=(1, 2), leader=leader)
     )
     asked = [TopicPartitions(topic=name, partitions=[index]) for name, index in partitions] or None
-    records, response = elect_leaders(image, ElectLeadersRequest(election_type=kind, topic_partitions=asked), DEFAULTS)
+    records, response = whole(
+        elect_leaders(image, ElectLeadersRequest(election_type=kind, topic_partitions=asked), DEFAULTS)
+    )
     return records, response.replica_election_results
 
 
@@ -112,7 +115,7 @@ def test_preferred_leader_that_is_away_is_not_available() -> None:
         partition(0, replicas=(1, 2), isr=(2,), leader=2),
     )
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
-    assert codes(elect_leaders(image, request, DEFAULTS)[1].replica_election_results) == [
+    assert codes(whole(elect_leaders(image, request, DEFAULTS))[1].replica_election_results) == [
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     ]
 
@@ -124,7 +127,7 @@ def update(
         feature_updates=[FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)],
         validate_only=validate_only,
     )
-    records, response = update_features(image_of(), request, 1, version)
+    records, response = whole(update_features(image_of(), request, 1, version))
     return records, response.error_code
 
 
@@ -162,13 +165,13 @@ def test_same_level_again_is_no_error() -> None:
 
 def test_results_for_each_feature_up_to_version_one() -> None:
     request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)])
-    assert [r.feature for r in update_features(image_of(), request, 1, 1)[1].results] == ["group.version"]
-    assert update_features(image_of(), request, 1, 2)[1].results == []
+    assert [r.feature for r in whole(update_features(image_of(), request, 1, 1))[1].results] == ["group.version"]
+    assert whole(update_features(image_of(), request, 1, 2))[1].results == []
 
 
 def test_version_zero_says_otherwise_what_a_downgrade_is() -> None:
     down = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
-    records, response = update_features(image_of(), UpdateFeaturesRequest(feature_updates=[down]), 1, 0)
+    records, response = whole(update_features(image_of(), UpdateFeaturesRequest(feature_updates=[down]), 1, 0))
     assert (records, response.error_code) == ([FeatureLevelRecord(name="group.version", feature_level=0)], 0)
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.metadata.images import DIRECTORY, TOPIC_ID, broker, directory, image_of, partition, topic
 from tidelog.controller.leaders import Defaults
 from tidelog.controller.topics import create_partitions, create_topics, delete_topics
+from tidelog.env.slices import whole
 from tidelog.metadata.apply import fold
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -33,22 +34,25 @@ from tidelog.wire.uuids import ZERO_UUID
 DEFAULTS = Defaults(num_partitions=2, replication_factor=1)
 
 
-def check_configs(topic: str, configs: Any) -> None:
+def complete_configs(topic: str, configs: Any) -> Any:
     if "bad" in configs:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "no such setting")
+    return configs
 
 
 def create(
     image: ClusterImage, *topics: CreatableTopic, validate_only: bool = False
 ) -> tuple[list[Any], CreateTopicsResponse]:
     numbers = count()
-    return create_topics(
-        image,
-        CreateTopicsRequest(topics=list(topics), validate_only=validate_only),
-        lambda: b"topic number %3d" % next(numbers),
-        DEFAULTS,
-        check_configs,
-        lambda configs: [CreatableTopicConfigs(name=name, value=value) for name, value in configs.items()],
+    return whole(
+        create_topics(
+            image,
+            CreateTopicsRequest(topics=list(topics), validate_only=validate_only),
+            lambda: b"topic number %3d" % next(numbers),
+            DEFAULTS,
+            complete_configs,
+            lambda configs: [CreatableTopicConfigs(name=name, value=value) for name, value in configs.items()],
+        )
     )
 
 
@@ -184,9 +188,51 @@ def test_no_topic_without_an_active_broker() -> None:
     assert response.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_too_many_partitions_refuse_the_whole_request() -> None:
-    with pytest.raises(KafkaError, match="200000 partitions in one request"):
-        create(image_of(broker()), new("a", 100_000), new("b", 100_000))
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ([new("a", 5_000), new("b", 5_001)], "10001 partitions in one request; 10000 are allowed"),
+        ([new("a", -1)] * 5_001, "10002 partitions"),
+        ([new("a", 10_001)], "10001 partitions"),
+        ([new("a", **{f"s{number}": "x" for number in range(10_001)})], "10001 settings"),
+    ],
+)
+def test_too_many_partitions_or_settings_refuse_the_whole_request(wanted: list[CreatableTopic], words: str) -> None:
+    with pytest.raises(KafkaError, match=words) as raised:
+        create(image_of(broker()), *wanted)
+    assert raised.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_more_partitions_than_one_request_may_add_are_refused() -> None:
+    image = image_of(broker(), *topic(), *topic("u", b"another topic id"))
+    request = CreatePartitionsRequest(topics=[more("t", 9_001), more("u", 1_002), more("u2", 5)])
+    records, response = whole(create_partitions(image, request))
+    assert [result.error_code for result in response.results] == [
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert len(records) == 9_000
+
+
+def test_more_topics_than_one_request_may_delete_are_refused() -> None:
+    ids = [b"topic %10d" % number for number in range(10_001)]
+    made = [record for number, id in enumerate(ids) for record in topic(f"n{number}", id)]
+    image = image_of(broker(), *made)
+    with pytest.raises(KafkaError, match="10001 topics in one request"):
+        whole(delete_topics(image, DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=id) for id in ids])))
+    records, _ = whole(
+        delete_topics(image, DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=id) for id in ids[1:]]))
+    )
+    assert len(records) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "refused"), [("a.b", "a_b", True), ("a_b", "a.b", True), ("a-b", "a.b", False)]
+)
+def test_name_that_metrics_could_not_tell_from_another_is_refused(there: str, wanted: str, refused: bool) -> None:
+    _, response = create(image_of(broker(), *topic(there)), new(wanted))
+    assert response.topics[0].error_code == (ErrorCode.INVALID_TOPIC_EXCEPTION if refused else 0)
 
 
 def test_ten_thousand_partitions_in_one_topic() -> None:
@@ -198,7 +244,7 @@ def test_ten_thousand_partitions_in_one_topic() -> None:
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     image = image_of(broker(), *topic(), *topic("u", b"another topic id"))
     asked = [DeleteTopicState(name="t"), DeleteTopicState(topic_id=b"another topic id")]
-    records, response = delete_topics(image, DeleteTopicsRequest(topics=asked))
+    records, response = whole(delete_topics(image, DeleteTopicsRequest(topics=asked)))
     assert records == [RemoveTopicRecord(topic_id=TOPIC_ID), RemoveTopicRecord(topic_id=b"another topic id")]
     assert response.responses == [
         DeletableTopicResult(name="t", topic_id=TOPIC_ID),
@@ -222,7 +268,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     ],
 )
 def test_what_cannot_be_deleted_stays(asked: DeleteTopicsRequest, codes: list[ErrorCode]) -> None:
-    records, response = delete_topics(image_of(broker(), *topic()), asked)
+    records, response = whole(delete_topics(image_of(broker(), *topic()), asked))
     assert records == []
     assert [result.error_code for result in response.responses] == codes
 
@@ -234,14 +280,14 @@ def more(name: str, to: int, assignments: list[list[int]] | None = None) -> Crea
 
 def test_more_partitions_go_on_after_those_there_are() -> None:
     image = image_of(broker(), *topic(partitions=2))
-    records, response = create_partitions(image, CreatePartitionsRequest(topics=[more("t", 4)]))
+    records, response = whole(create_partitions(image, CreatePartitionsRequest(topics=[more("t", 4)])))
     assert records == [partition(2), partition(3)]
     assert [(result.name, result.error_code, result.error_message) for result in response.results] == [("t", 0, None)]
 
 
 def test_more_partitions_as_assigned() -> None:
     image = image_of(broker(), broker(2), *topic())
-    records, _ = create_partitions(image, CreatePartitionsRequest(topics=[more("t", 2, [[2]])]))
+    records, _ = whole(create_partitions(image, CreatePartitionsRequest(topics=[more("t", 2, [[2]])])))
     assert records == [partition(1, replicas=(2,))]
 
 
@@ -260,7 +306,7 @@ def test_more_partitions_as_assigned() -> None:
 )
 def test_bad_increase_is_refused(asked: CreatePartitionsTopic, code: ErrorCode) -> None:
     image = image_of(broker(), broker(2), *topic(partitions=2))
-    records, response = create_partitions(image, CreatePartitionsRequest(topics=[asked]))
+    records, response = whole(create_partitions(image, CreatePartitionsRequest(topics=[asked])))
     assert records == []
     assert [result.error_code for result in response.results] == [code]
 
@@ -268,12 +314,12 @@ def test_bad_increase_is_refused(asked: CreatePartitionsTopic, code: ErrorCode) 
 def test_increase_can_be_checked_only_and_named_once_only() -> None:
     image = image_of(broker(), *topic(partitions=2))
     request = CreatePartitionsRequest(topics=[more("t", 4)], validate_only=True)
-    assert create_partitions(image, request)[0] == []
-    records, response = create_partitions(image, CreatePartitionsRequest(topics=[more("t", 4), more("t", 5)]))
+    assert whole(create_partitions(image, request))[0] == []
+    records, response = whole(create_partitions(image, CreatePartitionsRequest(topics=[more("t", 4), more("t", 5)])))
     assert records == []
     assert [result.error_code for result in response.results] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_zero_id_stands_in_a_refusal_by_name() -> None:
-    _, response = delete_topics(image_of(), DeleteTopicsRequest(topic_names=["v"]))
+    _, response = whole(delete_topics(image_of(), DeleteTopicsRequest(topic_names=["v"])))
     assert response.responses[0].topic_id == ZERO_UUID

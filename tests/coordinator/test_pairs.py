@@ -28,7 +28,7 @@ def test_pairs_are_those_of_the_records(given_records: list[Record], gaps: list[
         numbered.append(record._replace(offset=offset))
         offset += gap
     section = bytes(build(numbered))[HEADER_BYTES:]
-    assert pairs(section, len(numbered)) == [(one.offset, one.key, one.value) for one in numbered]
+    assert list(pairs(section, len(numbered))) == [(one.offset, one.key, one.value) for one in numbered]
 
 
 @given(st.lists(records, min_size=1, max_size=3), st.data())
@@ -43,7 +43,7 @@ def test_bytes_that_are_no_records_are_refused_and_never_read_past(
         expected = [(one.offset, one.key, one.value) for one in walk_records(cut, len(given_records), 0, 0, None)]
     except RecordError:
         return
-    assert pairs(cut, len(given_records)) == expected
+    assert list(pairs(cut, len(given_records))) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_bytes_that_are_no_records_are_refused_and_never_read_past(
 )
 def test_what_is_cut_off_is_malformed(section: bytes) -> None:
     with pytest.raises(MalformedError):
-        pairs(section, 1)
+        list(pairs(section, 1))

@@ -8,7 +8,9 @@ from tests.apis.harbour import NOW_MS, Harbour
 from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, find, harbour, shard
 from tidelog.coordinator import loading
 from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.shards import AGAIN_S_MAX
 from tidelog.env.promise import Promise
+from tidelog.env.slices import whole
 from tidelog.machine import machine
 from tidelog.metadata.apply import fold
 from tidelog.wire.batch import build
@@ -16,7 +18,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.record import Record as Stored
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
-from tidelog.wire.records.metadata import PartitionChangeRecord
+from tidelog.wire.records.metadata import PartitionChangeRecord, RemoveTopicRecord
 
 
 def offset(partition: int, value: int, group: str = GROUP) -> Entry:
@@ -33,7 +35,7 @@ def hear_of_leader(port: Harbour, index: int, leader: int) -> None:
     """The broker hears that leadership of a partition of the offsets has moved."""
     image = port.services.metadata.image
     record = PartitionChangeRecord(partition_id=index, topic_id=image.topics["__consumer_offsets"].id, leader=leader)
-    port.services.metadata.publish(fold(image, [record], image.offset + 1, image.epoch, NOW_MS), [record])
+    whole(port.services.metadata.publish(fold(image, [record], image.offset + 1, image.epoch, NOW_MS), [record]))
 
 
 def test_a_decision_sees_what_was_appended_and_readers_what_is_committed() -> None:
@@ -62,6 +64,18 @@ def test_a_decision_that_raises_changes_nothing() -> None:
     assert crew.submit(refuse).error is not None
     assert crew.machine.newest is before
     assert crew.partition.log.log_end == end
+
+
+def test_each_full_disk_is_told_of_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    port = harbour()
+    for number in range(1, 3):
+        port.disk.capacity = 0
+        for _ in range(3):
+            assert commit(port, {0: number}) == {ErrorCode.NOT_COORDINATOR}
+        port.disk.capacity = None
+        assert commit(port, {0: number}) == {0}
+        assert [caplog.text.count(words) for words in ("No space left", "there is room again")] == [number, number]
 
 
 def test_a_full_disk_takes_the_replay_back() -> None:
@@ -114,6 +128,7 @@ def test_a_long_log_is_loaded_in_pieces_and_asking_says_so(monkeypatch: pytest.M
     for number in range(40):
         commit(port, {0: number, 1: number})
     port = harbour({"offsets.topic.num.partitions": "1"}, disk=port.kill())
+    port.open(("__consumer_offsets", 0))
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert commit(port, {0: 9}) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert port.ask(ApiKey.LIST_GROUPS, 5, {}).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -168,15 +183,31 @@ def test_a_record_that_can_not_be_read_leaves_groups_without_a_coordinator(
     index = shard(port).index
     port.append_own("__consumer_offsets", bytes(build([Stored(-1, NOW_MS, b"\x00\x01\x00", b"\x00\x00")])), index)
     port = Harbour({"offsets.topic.num.partitions": "4"}, disk=port.kill())
+    port.open(("__consumer_offsets", index))
     assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
     assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
     assert "can't be loaded" in caplog.text
 
 
+def test_a_log_that_the_disk_does_not_give_back_is_read_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    port = harbour()
+    commit(port, {0: 1})
+    index = shard(port).index
+    port = Harbour({"offsets.topic.num.partitions": "4"}, disk=port.kill())
+    port.open(("__consumer_offsets", index))
+    port.disk.bad[f"/data/__consumer_offsets-{index}/00000000000000000000.log"] = range(1000)
+    assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "can't be read" in caplog.text
+    port.disk.bad.clear()
+    port.pass_time(2 * AGAIN_S_MAX)  # the disk is asked again for a bad sector after ten seconds only
+    assert committed(port) == {0: 1}
+
+
 def test_a_topic_deleted_and_made_again_begins_empty() -> None:
     port = harbour()
     commit(port, {0: 1})
-    port.delete_topic("__consumer_offsets")
+    gone = RemoveTopicRecord(topic_id=port.services.metadata.image.topics["__consumer_offsets"].id)
+    port.wait(port.services.controller.submit(lambda image, now_ms: ([gone], None)))  # no client may; a record can
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     find(port, GROUP)
     assert committed(port) == {}

@@ -50,7 +50,7 @@ def test_a_view_follows_a_file_that_grows(disk, tmp_path):
 def test_a_view_beyond_the_end_is_refused(disk, tmp_path):
     file = disk.open(str(tmp_path / "a"), create=True)
     file.append(b"abc")
-    with pytest.raises(ValueError, match="bytes 1 to 5, but it has 3"):
+    with pytest.raises(OSError, match="bytes 1 to 5, but it has 3"):
         file.view(1, 4)
 
 

@@ -4,12 +4,14 @@ import os
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
 from tidelog.env.promise import Promise
 from tidelog.env.real import RealRandom
-from tidelog.env.real_loop import CANCELLED_MAX, RealLoop
+from tidelog.env.real_loop import CANCELLED_MAX, TURN_S, RealLoop
+from tidelog.env.turns import LONG_TURN_S
 
 
 @pytest.fixture
@@ -113,3 +115,65 @@ def test_uuids_are_of_version_four_and_never_look_like_an_option():
         drawn = random.uuid()
         assert (len(drawn), drawn[6] >> 4, drawn[8] >> 6) == (16, 4, 2)
         assert drawn[0] >> 2 != 62
+
+
+def work(seconds):
+    """Use the CPU for so long."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_a_turn_ends_after_some_time_and_nobody_is_forgotten(loop):
+    seen = []
+    for number in range(8):
+        loop.call_soon(lambda number=number: (seen.append(number), work(TURN_S)))
+    turns = loop.turns
+    while len(seen) < 8:
+        loop.run_once(wait=False)
+    assert seen == list(range(8))
+    assert loop.turns - turns >= 4
+
+    pairs = [socket.socketpair() for _ in range(6)]
+    ready = []
+    for number, (ours, theirs) in enumerate(pairs):
+
+        def read(number=number, ours=ours):
+            ours.recv(10)
+            ready.append(number)
+            work(TURN_S)
+
+        loop.add_reader(ours, read)
+        theirs.send(b"x")
+    turns = loop.turns
+    while len(ready) < 6:
+        loop.run_once(wait=False)
+    assert sorted(ready) == list(range(6))
+    assert loop.turns - turns >= 3
+    for ours, theirs in pairs:
+        loop.remove_reader(ours)
+        ours.close()
+        theirs.close()
+
+
+def test_a_long_turn_is_counted_and_it_is_said_what_held_it(loop, caplog):
+    def hold():
+        loop.watch.work = ("DESCRIBE_CONFIGS v4", "of", "tool")
+        work(LONG_TURN_S + 0.02)
+
+    loop.call_soon(work, 0.001)
+    loop.run_once(wait=False)
+    assert loop.watch.long == 0
+    loop.call_soon(hold)
+    loop.run_once(wait=False)
+    assert loop.watch.long == 1
+    assert loop.watch.longest_cpu_s > LONG_TURN_S
+    assert "hold" in caplog.text
+    assert "DESCRIBE_CONFIGS v4 of tool" in caplog.text
+
+
+def test_a_turn_that_only_lasts_long_is_not_a_long_one(loop):
+    loop.call_soon(time.sleep, LONG_TURN_S + 0.02)
+    loop.run_once(wait=False)
+    assert loop.watch.long == 0
+    assert loop.watch.longest_cpu_s < LONG_TURN_S

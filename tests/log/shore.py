@@ -10,8 +10,10 @@ from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.env import Environment
 from tidelog.env.real_disk import RealDisk
 from tidelog.log.log import Log
+from tidelog.log.record_check import Lengthy, answer
 from tidelog.log.slice import Slice
 from tidelog.log.store import Store
+from tidelog.log.validate import Unlooked
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.inode import FileNode
 from tidelog.sim.loop import EPOCH_MS, SimLoop, Timeline
@@ -50,6 +52,8 @@ class Shore:
         self.random = SimRandom(1)
         self.timeline = Timeline()
         self.disk = disk
+        if isinstance(disk, SimDisk):
+            disk.now_ms = self.timeline.now_ms
         self.root = root
         defaults = {"process.roles": "broker,controller", "node.id": "1", "log.initial.task.delay.ms": "1000000000000"}
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -117,6 +121,18 @@ class Shore:
         self.run(lambda: log.recovery_point >= end and self.store.upkeep.idle)
         self.settle(1.0)
 
+    def retain(self, log: Log, now_ms: int) -> int:
+        """Have retention look at the log, and wait until it is done; how many segments went."""
+        before = log.segments
+        log.apply_retention(now_ms)
+        self.settle(1.0)
+        kept = {segment.base for segment in log.segments}
+        return sum(1 for segment in before if segment.base not in kept)
+
+    def folders(self) -> list[str]:
+        """The names of the folders in the data folder."""
+        return [name for name in self.disk.list_folder(self.root) if self.disk.is_folder(f"{self.root}/{name}")]
+
     def now_ms(self) -> int:
         return self.timeline.now_ms()
 
@@ -133,8 +149,15 @@ def append(log: Log, *values: bytes, now_ms: int = NOW_MS, producer: Producer = 
 
 
 def send(log: Log, made: Batch | bytes, now_ms: int = NOW_MS, epoch: int = EPOCH) -> tuple[int, int, int]:
-    data = bytearray(made if isinstance(made, bytes) else made.encode())
-    return log.append(memoryview(data), 0, len(data), epoch, now_ms)
+    """Append as Produce does: one that takes long to look into is looked into before."""
+    view = memoryview(bytearray(made if isinstance(made, bytes) else made.encode()))
+    try:
+        return log.append(view, 0, len(view), epoch, now_ms)
+    except Lengthy:
+        unlooked = log.admit(view, now_ms)
+        assert isinstance(unlooked, Unlooked)
+        buffer, start, end, _ = unlooked.settle(answer(unlooked.question))
+        return log.append(buffer, start, end, epoch, now_ms, admitted=True)
 
 
 def values(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[int, bytes | None]]:

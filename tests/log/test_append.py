@@ -40,7 +40,7 @@ def test_batches_get_offsets_one_after_the_other(shore: Shore) -> None:
 
 def test_nothing_is_on_disk_before_the_first_write(shore: Shore) -> None:
     log = shore.log()
-    assert shore.disk.list_folder(shore.root) == []
+    assert shore.folders() == []
     append(log, b"a")
     names = shore.disk.list_folder(log.folder)
     assert names == ["00000000000000000000.log", "partition.metadata"]
@@ -93,7 +93,7 @@ def test_a_batch_inside_a_larger_frame_is_found_by_its_bounds(shore: Shore) -> N
 )
 def test_each_wrong_batch_has_its_error(sim: Shore, made: Batch | bytes, code: ErrorCode) -> None:
     assert refusal(sim, made).code == code
-    assert sim.disk.list_folder(sim.root) == []
+    assert sim.folders() == []
 
 
 def test_bytes_behind_the_batch_that_are_no_batch_are_passed_over(shore: Shore) -> None:

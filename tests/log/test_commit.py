@@ -234,7 +234,7 @@ def test_a_failed_write_takes_the_log_offline(sim: Shore) -> None:
     assert log.log_end == 1
 
 
-def test_retention_in_the_middle_of_a_flush_takes_no_log_offline(real: Shore) -> None:
+def test_retention_in_the_middle_of_a_flush_waits_for_it(real: Shore) -> None:
     settings = {"segment_bytes": "1048576", "retention_bytes": "1", "file_delete_delay_ms": "0"}
     logs = [real.log("tide", n, tidelog_durability="os", **settings) for n in (0, 1)]
     for log in logs:
@@ -242,10 +242,13 @@ def test_retention_in_the_middle_of_a_flush_takes_no_log_offline(real: Shore) ->
             append(log, bytes(400_000))
     saving = Saving(real.disk, real.store.upkeep.prepare(logs))
     assert len(saving.jobs[0].files) > 1
-    assert logs[0].apply_retention(real.now_ms()) > 1
-    real.settle()
+    before = len(logs[0].segments)
+    logs[0].apply_retention(real.now_ms())
     saving.run()
+    assert len(logs[0].segments) == before > 1
     real.store.upkeep.take_note(saving, None)
+    real.settle()
+    assert len(logs[0].segments) == 1
     assert [log.offline for log in logs] == [None, None]
     assert [log.recovery_point for log in logs] == [5, 5]
     append(logs[0], b"goes on")

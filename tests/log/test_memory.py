@@ -2,8 +2,11 @@
 
 import pytest
 from tests.batches import Producer
+from tests.log.keyed import end, put
 from tests.log.shore import EPOCH, NOW_MS, CountingDisk, Shore, append, batch, send, values
 
+from tidelog.log.aborted import Aborted
+from tidelog.log.log import Log
 from tidelog.log.memory import RESERVED_OFFSETS
 from tidelog.sim.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -11,10 +14,18 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 MEMORY = {"tidelog_storage": "memory", "retention_bytes": "1000000"}
 
 
+def reserved(shore: Shore, log: Log) -> None:
+    """Wait until nobody could be given the offsets again that were given so far, and take note as a replica does."""
+    shore.run(lambda: not log.unreserved)
+    log.high_watermark = log.durable_end
+    log.producers.advance_high_watermark(log.durable_end)
+
+
 def test_it_is_written_and_read_like_any_other(shore: Shore) -> None:
     log = shore.log(**MEMORY)
     for n in range(3000):
         append(log, b"%d" % n, now_ms=NOW_MS + n)
+    reserved(shore, log)
     assert log.durable_end == 3000
     assert values(log) == [(n, b"%d" % n) for n in range(3000)]
     assert log.find_by_time(NOW_MS + 1234, 3000) == (NOW_MS + 1234, 1234, EPOCH)
@@ -26,7 +37,9 @@ def test_it_is_written_and_read_like_any_other(shore: Shore) -> None:
 
 def test_it_forgets_the_oldest_records_when_it_is_full(shore: Shore) -> None:
     log = shore.log(**MEMORY)
-    for _ in range(4000):
+    append(log, bytes(1000))
+    reserved(shore, log)
+    for _ in range(3999):
         append(log, bytes(1000))
     assert log.size_bytes() <= 1_000_000
     assert 0 < log.log_start < log.log_end == 4000
@@ -42,6 +55,7 @@ def test_a_slow_reader_keeps_what_it_is_being_sent(shore: Shore) -> None:
     piece = log.read(0, 100, 1)
     assert piece is not None
     before = bytes(piece.view())
+    reserved(shore, log)
     for _ in range(4000):
         append(log, bytes(1000))
     assert bytes(piece.view()) == before
@@ -56,34 +70,110 @@ def test_after_a_restart_it_is_empty_and_goes_on_above(shore: Shore, end: str) -
     getattr(shore, end)()
     log = shore.log(**MEMORY)
     assert log.log_start == log.log_end == log.durable_end
+    assert not log.unreserved
     assert 10 <= log.log_end <= RESERVED_OFFSETS * 2
     assert append(log, b"y") == log.log_start
 
 
-def test_a_power_loss_gives_no_offset_twice(sim: Shore) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_power_loss_gives_no_offset_twice_that_anybody_knows(sim: Shore, waits: bool) -> None:
     assert isinstance(sim.disk, SimDisk)
-    seen = -1
+    known = 0
     made = batch(*[b""] * 5000).encode()
     for _ in range(4):
         log = sim.log(**MEMORY)
-        assert log.log_end > seen
+        assert log.log_end >= known
         for _ in range(5):
             seen = send(log, made)[1]
+            if waits:
+                reserved(sim, log)
+            if not log.unreserved:
+                assert log.durable_end == log.log_end == seen
+                known = seen
+        assert (known > 0) == waits
         sim.power_loss()
 
 
-def test_the_disk_is_asked_once_in_a_while_only(sim: Shore) -> None:
+def test_the_disk_is_asked_once_in_a_while_only_and_never_on_the_loop(sim: Shore) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log(**MEMORY)
+    before = sim.disk.syncs
     append(log, b"x")
+    assert sim.disk.syncs == before
+    reserved(sim, log)
     before = sim.disk.syncs
     made = batch(*[b""] * 5000).encode()
-    for _ in range(700):
+    for _ in range(399):
         send(log, made)
-    assert sim.disk.syncs == before
-    for _ in range(200):
+        sim.settle(0.1)
+    assert (sim.disk.syncs, log.unreserved) == (before, False)
+    for _ in range(100):
         send(log, made)
+        sim.settle(0.1)
+        assert not log.unreserved  # they were reserved ahead of time
     assert 0 < sim.disk.syncs - before < 5
+
+
+def test_while_nothing_can_be_reserved_nothing_is_durable(sim: Shore) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    sim.disk.capacity = sim.disk.used_bytes()
+    log = sim.log(**MEMORY)
+    for _ in range(600):
+        append(log, bytes(1000))
+    sim.settle(2.0)
+    assert (log.durable_end, log.unreserved, log.offline) == (0, True, None)
+    with pytest.raises(KafkaError, match="not reserved on disk yet") as caught:
+        append(log, bytes(600_000))
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_start, log.size_bytes() <= 1_000_000) == (0, True)
+    sim.disk.capacity = None
+    sim.run(lambda: log.durable_end == log.log_end, 2.0)
+    append(log, bytes(1000))
+    assert log.durable_end == log.log_end
+
+
+def test_a_setting_that_changes_makes_nothing_durable(sim: Shore) -> None:
+    log = sim.log(**MEMORY)
+    append(log, b"x")
+    log.configure(sim.topic({**MEMORY, "tidelog_durability": "os"}))
+    assert (log.durable_end, log.unreserved) == (0, True)
+    reserved(sim, log)
+    assert log.durable_end == 1
+
+
+def test_readers_are_told_of_aborted_transactions_as_of_any_log(shore: Shore) -> None:
+    log = shore.log(**{**MEMORY, "retention_bytes": "150000"})
+    for producer_id in (5, 6, 7):
+        put(log, (b"k", b"x"), producer=Producer(producer_id, 0, 0), transactional=True)
+    end(log, Producer(6, 0, 0), commit=True)
+    assert end(log, Producer(5, 0, 0), commit=False) == 4
+    reserved(shore, log)
+    piece = log.read(0, 10_000, log.log_end)
+    assert piece is not None
+    assert log.aborted(0, piece) == [Aborted(5, 0, 4, 2)]
+    assert log.producers.first_unstable == 2
+    end(log, Producer(7, 0, 0), commit=False)
+    assert log.truncate_to(5)
+    assert [entry.producer_id for entry in log.aborted(0, piece)] == [5]
+    assert log.producers.first_unstable == 2
+    for _ in range(200):
+        append(log, bytes(2000))
+    assert log.log_start > 5
+    assert log.offline is None
+
+
+@pytest.mark.parametrize("by", ["age", "DeleteRecords"])
+def test_retention_lets_go_of_everything(shore: Shore, by: str) -> None:
+    log = shore.log(**{**MEMORY, "retention_bytes": "100000", "retention_ms": "1000" if by == "age" else "-1"})
+    for size in (10, 60_000, 70_000, 10):
+        append(log, bytes(size))
+        reserved(shore, log)
+        if by == "DeleteRecords":
+            log.delete_before(log.log_end)
+        log.apply_retention(NOW_MS + 2000)
+        log.check_invariants()
+        assert (log.log_start, values(log)) == (log.log_end, [])
+    assert append(log, b"goes on") == 4
 
 
 def test_idempotence_age_and_truncation_work_there_too(shore: Shore) -> None:
@@ -91,6 +181,7 @@ def test_idempotence_age_and_truncation_work_there_too(shore: Shore) -> None:
     for n in range(5):
         send(log, batch(b"%d" % n, producer=Producer(3, 0, n)))
     assert send(log, batch(b"1", producer=Producer(3, 0, 1)))[0] == 1
+    reserved(shore, log)
     assert log.truncate_to(3)
     assert values(log) == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert send(log, batch(b"3", producer=Producer(3, 0, 3)))[0] == 3
@@ -98,6 +189,7 @@ def test_idempotence_age_and_truncation_work_there_too(shore: Shore) -> None:
     assert values(log) == [(2, b"2"), (3, b"3")]
     log.truncate_fully_and_start_at(50, NOW_MS)
     assert append(log, b"x") == 50
+    reserved(shore, log)
     log.apply_retention(NOW_MS + 2000)
     assert (log.log_start, log.log_end) == (51, 51)
     assert append(log, b"y", now_ms=NOW_MS + 2000) == 51

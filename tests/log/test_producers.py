@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from tidelog.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot, read_snapshot
 from tidelog.log.producers import PRODUCERS_MAX, Appended, Completed, Producers
+from tidelog.log.windows import find_older
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.random import SimRandom
-from tidelog.wire.batch import SEQUENCE_MAX, TRANSACTIONAL_FLAG, build, read_header
+from tidelog.wire.batch import HEADER, SEQUENCE_MAX, TRANSACTIONAL_FLAG, build, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record
 from tidelog.wire.record import Record
@@ -241,12 +242,15 @@ def test_windows_are_filled_again_from_the_tail(partition: Partition) -> None:
         build([Record(value=b"x")] * 2, base_offset=2 * n, producer_id=1, producer_epoch=0, base_sequence=2 * n)
         for n in range(8)
     ]
-    headers = [read_header(batch) for batch in batches]
-    for batch, header in zip(batches, headers, strict=True):
-        partition.producers.replay(batch, header)
+    for batch in batches:
+        partition.producers.replay(batch, read_header(batch))
     entries = decode_snapshot(encode_snapshot(partition.producers.items()), "x")
     partition.producers.restore(entries, 16)
-    partition.producers.refill_windows(headers)
+    assert partition.producers.unread == 16
+    assert [partition.producers.is_unread(1, 0, sequence) for sequence in (12, 14, 16)] == [True, False, False]
+    headers = [HEADER.unpack_from(batch) for batch in batches]
+    partition.producers.refill(find_older(headers, partition.producers.short_windows()))
+    assert partition.producers.unread == -1
     partition.producers.check_invariants()
     assert [partition.send(2 * n, 2) for n in range(3, 8)] == [(2 * n, 2 * n + 1) for n in range(3, 8)]
     assert partition.refused(4, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -180,6 +180,7 @@ def test_missing_and_damaged_indexes_are_built_again(shore: Shore) -> None:
     assert values(log) == expected
     assert log.find_by_time(NOW_MS + 31, 120) == (NOW_MS + 31, 62, EPOCH)
     append(log, b"more", now_ms=NOW_MS + 61)
+    shore.settle(1)
     shore.stop()
     for name in names[:-2]:
         if contents[name] and shore.disk.read_whole(f"{folder}/{name}"):
@@ -198,7 +199,7 @@ def test_the_delete_before_of_a_client_may_fall_inside_a_batch(shore: Shore) -> 
         log.delete_before(121)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.delete_before(5) == 31
-    saved = shore.store.starts_saved(log)
+    saved = shore.store.starts.saved(log)
     shore.run(lambda: saved.done)
     shore.kill()
     assert shore.log(**SMALL).log_start == 31

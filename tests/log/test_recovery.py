@@ -288,6 +288,8 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Sh
                     shore.disk.write_whole(f"{log.folder}/{name}", b"damaged")
         shore.kill()
     log = shore.log(**SMALL)
+    read = log.read_windows()
+    shore.run(lambda: read.done)
     for n in range(35, 40):
         assert send(log, sent[n])[:2] == (2 * n, 2 * n + 1)
     assert log.log_end == 80

@@ -2,8 +2,10 @@
 
 import pytest
 from tests.batches import Batch, Sent
+from tests.log.keyed import COMPACT, clean, pairs, put, roll
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
+from tidelog.log import retention
 from tidelog.log.log import Log
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -75,8 +77,8 @@ def test_old_segments_go_by_age(shore: Shore) -> None:
     shore.commit(log)
     third = bases(log)[2]
     newest = log.segments[1].max_timestamp
-    assert log.apply_retention(newest + 50) == 1
-    assert log.apply_retention(newest + 51) == 1
+    assert shore.retain(log, newest + 50) == 1
+    assert shore.retain(log, newest + 51) == 1
     assert (log.log_start, bases(log)[0]) == (third, third)
     with pytest.raises(KafkaError) as caught:
         log.read(0, 100, 100)
@@ -92,9 +94,9 @@ def test_when_everything_is_old_an_empty_segment_keeps_the_place(shore: Shore) -
     log = shore.log(**SMALL, retention_ms="50")
     fill(log, 100)
     shore.commit(log)
-    assert log.apply_retention(NOW_MS + 10_000) > 3
+    assert shore.retain(log, NOW_MS + 10_000) > 3
     assert (log.log_start, log.log_end, bases(log), log.size_bytes()) == (100, 100, [100], 0)
-    assert log.apply_retention(NOW_MS + 20_000) == 0
+    assert shore.retain(log, NOW_MS + 20_000) == 0
     shore.restart()
     log = shore.log(**SMALL)
     assert (log.log_start, log.log_end) == (100, 100)
@@ -106,17 +108,17 @@ def test_large_logs_lose_their_oldest_segments(shore: Shore) -> None:
     fill(log, 100)
     shore.commit(log)
     total = log.size_bytes()
-    assert log.apply_retention(NOW_MS) > 0
+    assert shore.retain(log, NOW_MS) > 0
     assert 2500 <= log.size_bytes() < 2500 + 1000 < total
 
 
 def test_nothing_above_the_high_watermark_goes(shore: Shore) -> None:
     log = shore.log(**SMALL, retention_ms="50")
     fill(log, 100)
-    assert log.apply_retention(NOW_MS + 10_000) == 0
+    assert shore.retain(log, NOW_MS + 10_000) == 0
     shore.commit(log)
     log.high_watermark = bases(log)[2] + 1
-    assert log.apply_retention(NOW_MS + 10_000) == 2
+    assert shore.retain(log, NOW_MS + 10_000) == 2
 
 
 def test_what_a_client_deleted_goes_whatever_the_policy(shore: Shore) -> None:
@@ -126,7 +128,8 @@ def test_what_a_client_deleted_goes_whatever_the_policy(shore: Shore) -> None:
     shore.commit(log)
     second = bases(log)[2]
     log.delete_before(second + 1)
-    assert log.apply_retention(NOW_MS + 10**12) == 2
+    shore.settle(1.0)
+    assert shore.retain(log, NOW_MS + 10**12) == 2
     assert (log.log_start, bases(log)[0]) == (second + 1, second)
 
 
@@ -138,6 +141,25 @@ def test_retention_comes_by_itself(sim: Shore) -> None:
     sim.commit(log)
     sim.settle(2)
     assert log.log_start == 50
+
+
+def test_a_log_that_fails_ends_no_pass_for_the_others(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim.config = type(sim.config).parse({**sim.config.static, "log.initial.task.delay.ms": "1000"})
+    sim.restart()
+    logs = [sim.log("tide", number, **SMALL, retention_ms="50") for number in range(3)]
+    for log in logs:
+        fill(log, 50)
+        sim.commit(log)
+    look = retention.look
+
+    def failing(log: Log, now_ms: int) -> int:
+        if log is logs[0]:
+            raise IndexError("nobody thought of this")
+        return look(log, now_ms)
+
+    monkeypatch.setattr(retention, "look", failing)
+    sim.settle(2)
+    assert [log.log_start for log in logs] == [0, 50, 50]
 
 
 def test_truncation_forgets_everything_from_an_offset_on(shore: Shore) -> None:
@@ -191,9 +213,9 @@ def test_deleted_records_stay_so_when_their_files_come_back(sim: Shore) -> None:
     fill(log, 80)
     sim.flush(log)
     log.delete_before(50)
-    log.apply_retention(NOW_MS)
-    saved = sim.store.starts_saved(log)
+    saved = sim.store.starts.saved(log)
     sim.run(lambda: saved.done)
+    assert sim.retain(log, NOW_MS) > 0
     sim.power_loss()
     assert sim.log(**SMALL).log_start == 50
 
@@ -217,3 +239,94 @@ def test_a_log_that_starts_anew_goes_on_where_it_is_told(shore: Shore) -> None:
     assert append(log, b"x") == 1000
     shore.restart()
     assert values(shore.log(**SMALL)) == [(1000, b"x")]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_records_without_timestamps_age_through_restarts(sim: Shore, end: str) -> None:
+    """Their age is that of the file."""
+    topic = {"retention_ms": "10000"}
+    log = sim.log(**topic)
+    for _ in range(3):
+        send(log, batch(b"dateless", at=-1))
+    log.roll(NOW_MS)
+    append(log, b"dated", now_ms=sim.now_ms() + 60_000)
+    sim.flush(log)
+    for _ in range(3):
+        sim.settle(4)
+        if end == "stop":
+            sim.restart()
+        else:
+            sim.kill()
+        log = sim.log(**topic)
+        log.high_watermark = log.log_end
+    assert sim.retain(log, sim.now_ms()) == 1
+    assert [value for _, value in values(log)] == [b"dated"]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_segments_that_compaction_left_empty_age_through_restarts(sim: Shore, end: str) -> None:
+    """A consumer that stands in one goes on behind it; when its file is too old, it goes as any other."""
+    topic = {**COMPACT, "cleanup_policy": "compact,delete", "retention_ms": "10000", "internal_segment_bytes": "300"}
+    log = sim.log(**topic)
+    for n in range(12):
+        put(log, (b"k", b"x" * 100), now_ms=sim.now_ms() + n)
+    roll(sim, log)
+    clean(sim, log)
+    assert [segment.base for segment in log.segments if segment.size] == [11]
+    assert (log.log_start, [offset for offset, _, _ in pairs(log)]) == (0, [11])
+    put(log, (b"later", b"y"), now_ms=sim.now_ms() + 60_000)
+    sim.flush(log)
+    for _ in range(3):
+        sim.settle(4)
+        if end == "stop":
+            sim.restart()
+        else:
+            sim.kill()
+        log = sim.log(**topic)
+        log.high_watermark = log.log_end
+    assert sim.retain(log, sim.now_ms()) == 12
+    assert (log.log_start, [offset for offset, _, _ in pairs(log)]) == (12, [12])
+
+
+def test_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: Shore) -> None:
+    """A segment that this process began long ago may have been written to a moment ago."""
+    log = sim.log(retention_ms="10000")
+    send(log, batch(b"first", at=-1), now_ms=sim.now_ms())
+    sim.settle(60)
+    send(log, batch(b"fresh", at=-1), now_ms=sim.now_ms())
+    sim.commit(log)
+    log.high_watermark = log.log_end
+    sim.retain(log, sim.now_ms())
+    sim.settle(5)
+    assert (log.log_start, len(log.segments)) == (0, 1)
+    sim.settle(11)
+    sim.retain(log, sim.now_ms())
+    sim.settle(5)
+    assert log.log_start == 2
+
+
+def test_in_memory_too_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: Shore) -> None:
+    log = sim.log(tidelog_storage="memory", retention_ms="10000")
+    for _ in range(2):
+        send(log, batch(b"dateless", at=-1), now_ms=sim.now_ms())
+        sim.settle(60)
+        sim.commit(log)
+        log.high_watermark = log.log_end
+        log.apply_retention(sim.now_ms())
+        assert log.log_start == 0, "written to since the last look"
+    sim.settle(11)
+    log.apply_retention(sim.now_ms())
+    assert log.log_start == log.log_end == 2
+
+
+def test_cleaning_makes_records_without_timestamps_no_younger(sim: Shore) -> None:
+    log = sim.log(**COMPACT, retention_ms="10000")
+    for key in (b"a", b"b", b"a"):
+        made = Batch([Sent(key=key, value=b"x")], base_timestamp=-1)
+        send(log, made, now_ms=sim.now_ms())
+    roll(sim, log)
+    written = sim.now_ms()
+    sim.settle(60)
+    clean(sim, log)
+    assert len(pairs(log)) == 2
+    assert sim.disk.modified_ms(log.segments[0].stem + ".log") <= written

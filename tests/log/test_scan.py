@@ -3,9 +3,10 @@
 import pytest
 from tests.log.shore import batch
 
-from tidelog.log.scan import BadBatch, batches, locate
+from tidelog.log.scan import READ_BYTES, BadBatch, batches, locate
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.random import SimRandom
+from tidelog.wire.batch import HEADER_BYTES
 
 ONE = batch(b"a" * 100).encode()
 
@@ -25,7 +26,11 @@ def test_a_file_that_ends_early_gives_what_it_has_and_then_says_so(missing: int)
         found.extend(pos for pos, _ in batches(file, 0, len(whole), check=True))
     assert found == list(range(0, file.size() - len(ONE) + 1, len(ONE)))
     assert bad.value.pos == len(found) * len(ONE)
-    assert locate(file, 0, len(whole), 1) is None
+    if missing > len(ONE) - HEADER_BYTES:
+        with pytest.raises(BadBatch, match="bytes early"):  # a reader who was told of nothing would wait for ever
+            locate(file, 0, len(whole), 1)
+    else:
+        assert locate(file, 0, len(whole), 1) is None, "all headers are there, and none has the offset"
 
 
 def test_a_file_that_became_empty_says_so() -> None:
@@ -38,3 +43,23 @@ def test_a_batch_larger_than_a_read_is_whole_or_bad() -> None:
     assert [pos for pos, _ in batches(file_of(large + ONE), 0, len(large + ONE), check=True)] == [0, len(large)]
     with pytest.raises(BadBatch, match="are here"):
         list(batches(file_of(large[:-1]), 0, len(large + ONE), check=True))
+
+
+class CountingFile(SimFile):
+    """Counts the bytes that are read of it."""
+
+    bytes_read = 0
+
+    def read(self, pos: int, count: int) -> bytes:
+        data = super().read(pos, count)
+        self.bytes_read += len(data)
+        return data
+
+
+def test_of_large_batches_only_the_headers_are_read_where_checksums_are_not_looked_at() -> None:
+    large = batch(b"x" * 1_000_000).encode()
+    made = file_of((large + ONE) * 10)
+    file = CountingFile(made._disk, made._node, made.path)
+    places = [at for start in range(10) for at in (start * len(large + ONE), start * len(large + ONE) + len(large))]
+    assert [pos for pos, _ in batches(file, 0, file.size(), check=False)] == places
+    assert file.bytes_read <= 20 * READ_BYTES

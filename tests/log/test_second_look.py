@@ -168,7 +168,9 @@ def test_a_flush_that_the_power_cut_short_shows_nothing_that_was_aborted(sim: Sh
     sim.commit(log)
     (job,) = sim.store.upkeep.prepare([log])
     sim.loop.kill()
-    flush.Saving(sim.disk, [job])._write(0, job)
+    saving = flush.Saving(sim.disk, [job])
+    saving._write(0, job)
+    saving._rename(0, job)
     sim.disk.remove(f"{log.folder}/{FIRST}.txnindex")
     sim.start()
     assert aborted_ids(sim.log()) == [8]
@@ -286,13 +288,13 @@ def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: Shore) -> N
     picky.settle(1)
     log.high_watermark = 30
     log.delete_before(10)
-    refused = picky.store.starts_saved(log)
+    refused = picky.store.starts.saved(log)
     picky.run(lambda: refused.done)
     assert isinstance(refused.error, OSError), "a crash now would have brought the records back"
     assert log.log_start == 0
     picky.disk.refuses = lambda _: False
     log.delete_before(10)
-    saved = picky.store.starts_saved(log)
+    saved = picky.store.starts.saved(log)
     picky.run(lambda: saved.done)
     saved.result()
     picky.power_loss()
@@ -309,7 +311,9 @@ def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: Shore) -> None:
     append(log, b"torn")
     (job,) = sim.store.upkeep.prepare([log])
     sim.loop.kill()
-    flush.Saving(sim.disk, [job])._write(0, job)
+    saving = flush.Saving(sim.disk, [job])
+    saving._write(0, job)
+    saving._rename(0, job)
     sim.disk.flip_bit(f"{log.folder}/{FIRST}.log", log.size_bytes() - 1, log.size_bytes())
     sim.start()
     log = sim.log(index_interval_bytes="0")

@@ -86,6 +86,29 @@ def test_removed_topic_takes_its_configs_along() -> None:
     assert image.topics["t"].id == b"its id this time"
 
 
+def test_names_with_dots_and_underscores_are_known_by_what_metrics_make_of_them() -> None:
+    image = image_of(broker(), *topic("a.b", TOPIC_ID), *topic("plain", b"another topic id"))
+    assert image.unified_names == {"a_b": ("a.b",)}
+    both = after(image, *topic("a_b", b"a third topic id"))  # as an older Kafka may have let through
+    assert both.unified_names == {"a_b": ("a.b", "a_b")}
+    one = after(both, RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert one.unified_names == {"a_b": ("a_b",)}
+    assert after(one, RemoveTopicRecord(topic_id=b"a third topic id")).unified_names == {}
+    assert image.unified_names == {"a_b": ("a.b",)}, "the old image is as it was"
+
+
+def test_settings_of_one_resource_change_together_and_the_old_image_keeps_its_own() -> None:
+    def put(name: str, value: str | None) -> ConfigRecord:
+        return ConfigRecord(resource_type=2, resource_name="t", name=name, value=value)
+
+    image = image_of(broker(), *topic(), put("a", "1"), put("b", "2"))
+    new = after(image, put("a", None), put("c", "3"), put("b", None), put("b", "4"))
+    assert new.topic_config("t") == {"c": "3", "b": "4"}
+    assert image.topic_config("t") == {"a": "1", "b": "2"}
+    gone = after(new, RemoveTopicRecord(topic_id=TOPIC_ID), *topic("t", b"another topic id"), put("d", "5"))
+    assert gone.topic_config("t") == {"d": "5"}
+
+
 def test_config_without_value_is_gone() -> None:
     set_ = ConfigRecord(resource_type=4, resource_name="", name="a", value="1")
     unset = ConfigRecord(resource_type=4, resource_name="", name="a", value=None)

@@ -1,6 +1,7 @@
 """Who is told of what."""
 
 from tests.metadata.images import TOPIC_ID, broker, image_of, topic
+from tidelog.env.slices import whole
 from tidelog.metadata.apply import fold
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage
@@ -19,7 +20,7 @@ class Told:
 
 def publish(follower: Follower, image: ClusterImage, *records: Record) -> ClusterImage:
     new = fold(image, records, image.offset + len(records), 1, 0)
-    follower.publish(new, records)
+    whole(follower.publish(new, records))
     return new
 
 

@@ -21,6 +21,8 @@ def test_values_come_back(sizes: list[int]) -> None:
     check(batch, header, len(batch))
     assert (header.base_offset, header.leader_epoch, header.record_count) == (77, 5, len(values))
     assert data_values(batch, header) == values == [record.value for record in records(batch, header)]
+    generic = [Record(offset, 1234, None, value) for offset, value in enumerate(values, 77)]
+    assert batch == build(generic, base_offset=77, leader_epoch=5)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tidelog.controller.topics import create_partitions, create_topics, delete_t
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
+from tidelog.env.slices import Steps
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage, EndpointImage
@@ -76,6 +77,9 @@ class Node:
     def submit(self, decide: Callable[[ClusterImage, int], tuple[Sequence[Record], T]]) -> T:
         return self.wait(self.controller.submit(decide))
 
+    def submit_steps(self, decide: Callable[[ClusterImage, int], Steps[tuple[Sequence[Record], T]]]) -> T:
+        return self.wait(self.controller.submit_steps(decide))
+
     def write_some(self) -> None:
         """A broker, a topic of three partitions with a setting, one that grew, one that went."""
         registration = Registration(
@@ -98,19 +102,19 @@ class Node:
             CreatableTopic(name="grows", num_partitions=1, replication_factor=1),
             CreatableTopic(name="goes", num_partitions=1, replication_factor=1),
         ]
-        self.submit(
+        self.submit_steps(
             lambda image, now_ms: create_topics(
                 image,
                 CreateTopicsRequest(topics=topics),
                 self.env.random.uuid,
                 Defaults(),
-                lambda topic, configs: None,
+                lambda topic, configs: configs,
                 lambda configs: [],
             )
         )
         more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="grows", count=2, assignments=None)])
-        self.submit(lambda image, now_ms: create_partitions(image, more))
-        self.submit(lambda image, now_ms: delete_topics(image, DeleteTopicsRequest(topic_names=["goes"])))
+        self.submit_steps(lambda image, now_ms: create_partitions(image, more))
+        self.submit_steps(lambda image, now_ms: delete_topics(image, DeleteTopicsRequest(topic_names=["goes"])))
 
     def stop(self) -> None:
         if self.stopped:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
 from tidelog.metadata.image import PartitionImage
+from tidelog.replica.partition import Partition
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.records.metadata import PartitionChangeRecord
@@ -14,7 +15,7 @@ class Waiter:
         self.woken = 0
         self.expired = 0
 
-    def wake(self) -> None:
+    def wake(self, partition: Partition) -> None:
         self.woken += 1
 
     def expire(self) -> None:

@@ -190,9 +190,18 @@ def test_a_version_that_only_one_side_knows_is_refused(broker: Broker) -> None:
             connection.version(ApiKey.FETCH)
 
 
-@pytest.mark.parametrize("text", ["", " , ", "localhost", "host:", "host:0", "host:99999", ":9092", "host:abc"])
+@pytest.mark.parametrize("text", ["", " , ", "host:0", "host:99999", ":9092", "host:abc", "::1", "::1:9092", "a b:1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="address"):
+        addresses(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("sea", "'sea' has no port: write sea:9092"), ("a:1,sea:", "write sea:9092"), ("[::1]", r"write \[::1\]:9092")],
+)
+def test_an_address_without_a_port_is_told_with_the_usual_one(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         addresses(text)
 
 

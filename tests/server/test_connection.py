@@ -6,6 +6,8 @@ completes it, `ahead:X` likewise without holding back later frames, `none:` with
 
 import socket
 import struct
+import time
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -36,6 +38,8 @@ class Late:
 class Host:
     def __init__(self, loop, *, bytes_max: int = -1) -> None:
         self.loop = loop
+        self.now = time.monotonic
+        self.busy = False
         self.buffers = Buffers(bytes_max)
         self.frame_bytes_max = 8 << 20
         self.requests_max = 5
@@ -56,6 +60,12 @@ class Host:
 
     def dispatch_run(self, buffer, start, end):
         return None
+
+    def may_handle(self) -> bool:
+        return not self.busy
+
+    def spent(self, seconds) -> None:
+        self.busy = True
 
     def wait_for_buffers(self, connection) -> None:
         self.waiting.append(connection)
@@ -113,6 +123,10 @@ class Pair:
             self._received = self._received[4 + size :]
         return found
 
+    def appended(self, name: bytes) -> None:
+        self.host.late[name].slot.appended()
+        self.turn()
+
     def complete(self, name: bytes, answer: bytes) -> None:
         self.host.late[name].slot.complete(framed(answer))
         self.turn()
@@ -145,6 +159,46 @@ def test_a_late_answer_holds_back_the_frames_behind_it(pair):
     assert pair.host.seen == [b"late:a"]
     pair.complete(b"a", b"a!")
     assert pair.answers() == [b"a!", b"b"]
+
+
+def test_frames_behind_a_late_answer_go_on_once_it_has_appended(pair):
+    pair.send(framed(b"late:a") + framed(b"late:b") + framed(b"now:c"))
+    pair.send(framed(b"now:d"))  # comes while nothing is read
+    assert pair.host.seen == [b"late:a"]
+    pair.appended(b"a")
+    assert pair.host.seen == [b"late:a", b"late:b"]
+    pair.appended(b"b")
+    assert pair.host.seen == [b"late:a", b"late:b", b"now:c", b"now:d"]
+    assert pair.answers() == []
+    pair.complete(b"b", b"b!")
+    assert pair.answers() == []
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!", b"b!", b"c", b"d"]
+
+
+def test_having_appended_dispatches_nothing_by_itself(pair):
+    """Whoever says so is in the middle of its work: what comes next has a turn of its own."""
+    pair.send(framed(b"late:a") + framed(b"now:b"))
+    pair.host.late[b"a"].slot.appended()
+    assert pair.host.seen == [b"late:a"]
+    pair.turn()
+    assert pair.host.seen == [b"late:a", b"now:b"]
+
+
+def test_having_appended_frees_no_more_requests_than_are_allowed(pair):
+    pair.send(b"".join(framed(b"ahead:%d" % number) for number in range(4)) + framed(b"late:a") + framed(b"now:b"))
+    pair.appended(b"a")
+    assert pair.host.seen[-1] == b"late:a", "five are under way"
+    pair.complete(b"0", b"0")
+    assert pair.host.seen[-1] == b"now:b"
+
+
+def test_an_end_before_having_appended_harms_nothing(pair):
+    pair.send(framed(b"late:a") + framed(b"now:b"))
+    pair.connection.close()
+    pair.appended(b"a")
+    pair.complete(b"a", b"a!")
+    assert pair.host.seen == [b"late:a"]
 
 
 def test_requests_that_run_ahead_are_dispatched_but_answered_in_order(pair):
@@ -264,3 +318,38 @@ def test_when_the_broker_stops_what_was_accepted_is_answered_and_nothing_more(pa
     pair.complete(b"a", b"a!")
     assert pair.answers() == [b"a!"]
     assert not pair.connection.busy
+
+
+def other(name: bytes) -> bytes:
+    """A frame that is no Produce and no Fetch, by its API key."""
+    return framed(b"now:" + name)
+
+
+def test_requests_that_take_long_are_handled_in_turn_with_each_other_and_in_order(pair):
+    handled_in: list[int] = []
+    dispatch = pair.host.dispatch
+
+    def slow(connection, buffer, start, end):
+        handled_in.append(pair.loop.turns)
+        deadline = time.monotonic() + 0.002
+        while time.monotonic() < deadline:
+            pass
+        connection.share.spent(0.002)
+        return dispatch(connection, buffer, start, end)
+
+    pair.host.dispatch = slow
+    pair.client.send(b"".join(other(b"%d" % number) for number in range(20)))
+    pair.turn(100)
+    assert pair.answers() == [b"%d" % number for number in range(20)]
+    assert all(count <= 2 for count in Counter(handled_in).values()), "a turn handles one, and one that waited"
+
+
+def test_who_spent_little_comes_at_once_beside_who_spent_much(pair):
+    pair.host.busy = True  # others took this turn's time
+    pair.send(other(b"waits"))
+    assert pair.answers() == [b"waits"]
+    pair.host.busy = False
+    pair.connection.share.spent(1.0)
+    pair.host.busy = False
+    pair.send(other(b"in debt"))
+    assert pair.answers() == [b"in debt"], "who is in debt waits for its turn, not for ever"

@@ -1,6 +1,8 @@
 """A Tidelog of one's own for each story."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,8 @@ import pytest
 
 from tests.served import Tidelog
 from tests.stories.groups.band import QUICK_GROUPS
+
+DISK_BYTES = 16 << 20
 
 
 @pytest.fixture
@@ -25,3 +29,21 @@ def groups_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with Tidelog(tmp_path_factory.mktemp("groups") / "data", QUICK_GROUPS) as broker:
         yield broker.bootstrap
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with little room."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a small tmpfs takes root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip(f"a tmpfs can't be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -44,6 +44,11 @@ def arrays_of_nothing() -> dict[str, tuple[ApiKey, int, bytes]]:
             struct.pack(">iiiibi", -1, 0, 0, 1, 0, 1) + b"\0\1t" + struct.pack(">i", many // 8) + bytes(2 * many),
         ),
         "tags": (ApiKey.API_VERSIONS, 3, b"\2a\2b" + uvarint(2**31 - 1) + b"\1\0" * many),
+        "tags of each": (
+            ApiKey.METADATA,
+            12,
+            uvarint(20_001) + (bytes(16) + b"\0" + uvarint(1000) + b"\x40\0" * 1000) * 20_000 + b"\0\0\0",
+        ),
         "produce": (
             ApiKey.PRODUCE,
             9,
@@ -92,6 +97,6 @@ def test_a_batch_that_inflates_without_end_is_refused(tidelog: Tidelog, codec: i
             topic = {"name": f"t{number}", "partition_data": [data]}
             request = {"acks": -1, "timeout_ms": 5000, "topic_data": [topic]}
             answer = connection.ask(ApiKey.PRODUCE, 9, request).responses[0].partition_responses[0]
-            assert answer.error_code == ErrorCode.INVALID_RECORD
+            assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
             assert stored(tidelog.bootstrap, f"t{number}") == []
     assert resident_mb(tidelog.pid) < 400

@@ -80,7 +80,7 @@ def test_settings_come_by_kafkas_names_or_by_keyword(tmp_path: Path) -> None:
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
     wrong = Broker(no_such_setting=1)
     with (
-        pytest.raises(BrokerError, match=r"exit code 1 before it was ready(?s:.*)Unknown setting no.such.setting"),
+        pytest.raises(BrokerError, match=r"exit code 2 before it was ready(?s:.*)Unknown setting no.such.setting"),
         wrong,
     ):
         pass

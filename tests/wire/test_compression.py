@@ -1,6 +1,7 @@
 """Compression: other people's codecs agree, and no claim makes the broker allocate beyond the limit."""
 
 import gzip
+import os
 import struct
 import tracemalloc
 import warnings
@@ -104,6 +105,32 @@ def test_a_bomb_is_defused_within_the_limit(codec: Codec) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3_500_000
+
+
+@pytest.mark.parametrize(
+    ("codec", "empty"),
+    [
+        (Codec.GZIP, gzip.compress(b"")),
+        (Codec.SNAPPY, b"\0\0\0\1\0"),  # a block of no bytes
+        (Codec.SNAPPY, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"),
+    ],
+    ids=["gzip-members", "snappy-blocks", "snappy-headers"],
+)
+def test_pieces_that_hold_nothing_are_counted(codec: Codec, empty: bytes) -> None:
+    """Each of them takes time, though nothing comes out: 10 MB of them would take minutes."""
+    start = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" if codec == Codec.SNAPPY else b""
+    assert bytes(decompress(codec, start + empty * 1000, 1 << 20)) == b""
+    with pytest.raises(CompressionError, match="1152 pieces"):
+        decompress(codec, start + empty * 200_000, 1 << 20)
+
+
+def test_what_is_behind_a_gzip_member_is_not_copied_with_it() -> None:
+    members = gzip.compress(b"x" * 100) * 1000 + gzip.compress(os.urandom(3_000_000), 0)
+    tracemalloc.start()
+    assert len(decompress(Codec.GZIP, members, 1 << 22)) == 3_100_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_500_000
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.wire.values import each_version, values, version_id
-from tidelog.wire.codec import decode_whole, decoder, encoder
-from tidelog.wire.decode import REQUEST_ELEMENTS_MAX
+from tidelog.wire.codec import decode_steps, decode_whole, decoder, encoder
+from tidelog.wire.decode import REQUEST_ELEMENTS_MAX, REQUEST_TAGGED_FIELDS_MAX, TAGGED_FIELDS_MAX
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchRequest
 from tidelog.wire.messages.list_offsets import ListOffsetsRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 
 once = settings(
     max_examples=2,
@@ -105,3 +106,33 @@ def test_tagged_fields_have_a_bound() -> None:
         assert encoded.endswith(b"\0")
         with pytest.raises(MalformedError, match="tagged fields in one place"):
             decoder(cls, version)(encoded[:-1] + b"\xff\x7f" + b"\x7f\0" * 16383, 0)
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def tagged_topics(count: int, tags: int) -> bytes:
+    """Metadata v12 of topics without a name, each with tagged fields that nobody knows."""
+    topic = bytes(16) + b"\0" + uvarint(tags) + b"\x40\0" * tags
+    return uvarint(count + 1) + topic * count + b"\0\0\0"
+
+
+@pytest.mark.parametrize("tags", [1, TAGGED_FIELDS_MAX])
+def test_the_tagged_fields_of_a_request_have_a_bound_together(tags: int) -> None:
+    most = min(REQUEST_TAGGED_FIELDS_MAX // tags, REQUEST_ELEMENTS_MAX)
+    request, _ = decoder(MetadataRequest, 12)(tagged_topics(most, tags), 0)
+    assert len(request.topics or ()) == most
+    if most < REQUEST_ELEMENTS_MAX:
+        for decode in (decoder, lambda cls, version: lambda b, p: list(decode_steps(cls, version)(b, p))):
+            with pytest.raises(MalformedError, match="tagged fields"):
+                decode(MetadataRequest, 12)(tagged_topics(most + 1, tags), 0)
+
+
+def test_others_have_their_turn_between_tagged_fields_as_between_elements() -> None:
+    steps = sum(1 for _ in decode_steps(MetadataRequest, 12)(tagged_topics(200, TAGGED_FIELDS_MAX), 0))
+    assert steps == 200

@@ -1,5 +1,6 @@
 """Every message in every version: what is encoded is decoded again, whole, and in every form of buffer."""
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -7,9 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.wire.values import each_version, values, version_id
-from tidelog.wire.codec import decode_whole, decoder, encoder, pieces
+from tidelog.wire.codec import decode_steps, decode_whole, decoder, encode_steps, encoder, pieces, pieces_steps
 
 few = settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
+def ended(steps: Generator[None, None, Any]) -> Any:
+    """What comes of it, however many steps it takes."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 @pytest.mark.parametrize(("cls", "version"), each_version(), ids=version_id)
@@ -23,6 +33,10 @@ def test_a_message_comes_back_as_it_was(cls: type[Any], version: int, data: st.D
 
     amid_others = memoryview(bytearray(b"\xff" * 7 + encoded + b"\xff" * 9))
     assert decoder(cls, version)(amid_others, 7) == (value, 7 + len(encoded))
+
+    assert b"".join(ended(pieces_steps(cls, version)(value))) == encoded
+    assert b"".join(ended(encode_steps(cls, version)(value))) == encoded
+    assert ended(decode_steps(cls, version)(amid_others, 7)) == (value, 7 + len(encoded))
 
 
 @pytest.mark.parametrize(("cls", "version"), each_version(), ids=version_id)

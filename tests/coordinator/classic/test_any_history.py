@@ -2,7 +2,7 @@
 
 Members join, sync, beat, leave, vanish and restart in any order, records are committed late, fail, or die with their
 coordinator. Checked: one leader and one protocol a generation; generations that don't fall; an assignment is that of
-its generation, from its leader; what was handed out is in the log.
+its generation, from its leader; what was handed out is in the log, word for word.
 """
 
 from typing import Any
@@ -42,6 +42,7 @@ class Life(RuleBasedStateMachine):
         """By life of the coordinator and generation: the leader and the protocol that members were told."""
         self.handed_out: dict[int, str] = {}
         """By generation: who assigned what members were given."""
+        self.signed = 0
         self.seen = 0
         self.group = self.crew.group
 
@@ -64,12 +65,13 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.knows)
     @rule(data=st.data())
     def a_member_syncs(self, data: st.DataObject) -> None:
-        """A leader assigns to all that it knows of, and signs with its id and generation."""
+        """A leader assigns to all that it knows of, and signs with its id and generation; no two are alike."""
         member_id, (instance, generation) = data.draw(st.sampled_from(sorted(self.knows.items())))
         self._sync(member_id, instance, generation)
 
     def _sync(self, member_id: str, instance: str, generation: int) -> None:
-        signed = f"{self.life}:{generation}:{member_id}".encode()
+        self.signed += 1
+        signed = f"{self.life}:{generation}:{member_id}#{self.signed}".encode()
         parts = dict.fromkeys(self.crew.group.members, signed)
         ticket = self.crew.sync(member_id, generation, parts, instance=instance or None)
         self._keep(ticket, "sync", (member_id, generation))
@@ -83,10 +85,10 @@ class Life(RuleBasedStateMachine):
                 self._keep(ticket, "join", member.instance_id or "")
 
     @precondition(lambda self: self.crew.group.phase is Phase.COMPLETING)
-    @rule(commit=st.booleans())
-    def everyone_syncs(self, commit: bool) -> None:
+    @rule(commit=st.booleans(), times=st.sampled_from([1, 1, 2]))
+    def everyone_syncs(self, commit: bool, times: int) -> None:
         generation = self.crew.group.generation
-        for member in list(self.crew.group.members.values()):
+        for member in list(self.crew.group.members.values()) * times:
             self._sync(member.member_id, member.instance_id or "", generation)
         if commit:
             self.crew.commit()
@@ -176,7 +178,14 @@ class Life(RuleBasedStateMachine):
             return  # the leader didn't know of it
         life, assigned_in, leader = answer.assignment.decode().split(":", 2)
         assert int(assigned_in) == generation, f"{member_id} was given the assignment of another generation"
-        assert self.handed_out.setdefault(generation, f"{life}:{leader}") == f"{life}:{leader}", "two leaders assigned"
+        assert self.handed_out.setdefault(generation, f"{life}:{leader}") == f"{life}:{leader}", "two assignments"
+
+    @invariant()
+    def what_is_handed_out_is_what_the_log_holds(self) -> None:
+        group = self.crew.group
+        if group.phase is Phase.STABLE and not self.crew.waiting:
+            stored = {member.member_id: member.assignment for member in self.crew.records[-1].members}
+            assert stored == {member.member_id: member.assignment for member in group.members.values()}
 
     @invariant()
     def the_groups_own_rules_hold(self) -> None:

@@ -37,6 +37,32 @@ def test_nobody_hears_of_an_assignment_that_is_not_committed() -> None:
     assert {early, ticket} <= crew.answers.keys()
 
 
+def test_a_leader_that_assigns_twice_before_the_commit_is_held_to_its_first_word() -> None:
+    crew, (leader, follower) = completing("a", "b")
+    crew.held = True
+    early = crew.sync(follower)
+    first = crew.sync(leader, assignments={leader: b"p0", follower: b"p1"})
+    second = crew.sync(leader, assignments={leader: b"p1", follower: b"p0"})
+    assert crew.answers[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS, "the one that came later waits"
+    crew.commit()
+    assert (crew.answers[second].assignment, crew.answers[early].assignment) == (b"p0", b"p1")
+    assert [[one.assignment for one in record.members] for record in crew.records] == [[b"p0", b"p1"]]
+    crew.restart()
+    assert crew.answers[crew.sync(follower)].assignment == b"p1", "the next coordinator says the same"
+
+
+def test_a_leader_whose_assignment_could_not_be_stored_assigns_anew() -> None:
+    crew, (leader, follower) = completing("a", "b")
+    crew.held = True
+    crew.sync(leader, assignments={leader: b"p0", follower: b"p1"})
+    crew.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    for member_id in (leader, follower):
+        crew.join("x", member_id)
+    crew.sync(leader, assignments={leader: b"p1", follower: b"p0"})
+    crew.commit()
+    assert crew.answers[crew.sync(follower)].assignment == b"p0"
+
+
 def test_the_record_holds_the_generation_with_its_assignment() -> None:
     crew, (leader, follower) = completing("a", "b")
     crew.sync(leader, assignments={leader: b"p0", follower: b"p1"})

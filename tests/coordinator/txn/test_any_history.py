@@ -8,16 +8,19 @@ from tidelog.coordinator.txn.decide import (
     InitAsked,
     Producer,
     ProducerIdNeeded,
+    Times,
     abort_overdue,
     add_partitions,
     complete,
     end,
+    hold,
     init_producer_id,
 )
 from tidelog.coordinator.txn.replay import fold
 from tidelog.coordinator.txn.state import ENDING, TRANSITIONS, Status, TransactionsState, check_invariants
 from tidelog.machine.machine import Position
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.leases import LEASED_MS
 
 PLACES = [("accounts", 0), ("accounts", 1), ("ledger", 0)]
 
@@ -27,14 +30,23 @@ class History(RuleBasedStateMachine):
 
     producers = Bundle("producers")
 
-    @initialize(level=st.sampled_from([0, 1, 2]), epoch=st.sampled_from([0, 32_760, 32_765]))
-    def begin(self, level: int, epoch: int) -> None:
+    @initialize(
+        level=st.sampled_from([0, 1, 2]),
+        epoch=st.sampled_from([0, 32_760, 32_765]),
+        timeout_ms=st.sampled_from([100, LEASED_MS]),
+    )
+    def begin(self, level: int, epoch: int, timeout_ms: int) -> None:
         self.level = level
+        self.timeout_ms = timeout_ms
+        self.prepared = False
+        """Whether the open transaction was prepared: somebody may have recorded its commit."""
         self.now = 1000
         self.next_id = 0
         self.state = TransactionsState()
         self.told: set[Producer] = set()
-        self._decide(lambda new_id: init_producer_id(self.state, InitAsked("x", 100, new_id=new_id), 0, level))
+        self._decide(
+            lambda new_id: init_producer_id(self.state, InitAsked("x", self.timeout_ms, new_id=new_id), 0, level)
+        )
         known = self.state.transactions["x"]
         self.state = TransactionsState(self.state.transactions.set("x", known._replace(producer_epoch=epoch)))
 
@@ -61,7 +73,9 @@ class History(RuleBasedStateMachine):
     @rule(target=producers)
     def initialise(self) -> Producer | None:
         made = self._decide(
-            lambda new_id: init_producer_id(self.state, InitAsked("x", 100, new_id=new_id), self.now, self.level)
+            lambda new_id: init_producer_id(
+                self.state, InitAsked("x", self.timeout_ms, new_id=new_id), self.now, self.level
+            )
         )
         if made is None or made.aborts:
             return None
@@ -93,6 +107,21 @@ class History(RuleBasedStateMachine):
         self.told.add(told)
         return told
 
+    @rule(producer=producers, prepare=st.booleans())
+    def hold(self, producer: Producer | None, prepare: bool) -> None:
+        if producer is None:
+            return
+        before = self.state.transactions["x"]
+        try:
+            hold(self.state, "x", producer, prepare=prepare, now_ms=self.now)
+        except KafkaError:
+            return
+        self._decide(lambda _: hold(self.state, "x", producer, prepare=prepare, now_ms=self.now))
+        assert before.status == Status.ONGOING, "only what is open is held"
+        assert producer == (before.producer_id, before.producer_epoch)
+        assert self.state.transactions["x"].status == Status.ONGOING
+        self.prepared = self.prepared or prepare
+
     @rule()
     def finish(self) -> None:
         known = self.state.transactions["x"]
@@ -101,14 +130,18 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def time_out(self) -> None:
+        heard_ms = self.now
         self.now += 1000
-        self._decide(lambda new_id: abort_overdue(self.state, "x", self.now, self.level, new_id))
-        assert self.state.transactions["x"].status != Status.ONGOING
+        times = Times(heard_ms, 100)
+        self._decide(lambda new_id: abort_overdue(self.state, "x", times, self.now, self.level, new_id))
+        status = self.state.transactions["x"].status
+        assert (status == Status.ONGOING) == self.prepared, "what is prepared stays, what isn't goes"
 
     @invariant()
     def holds(self) -> None:
         if hasattr(self, "state"):
             check_invariants(self.state)
+            self.prepared = self.prepared and self.state.transactions["x"].status == Status.ONGOING
 
 
 TestAnyHistory = History.TestCase

@@ -10,17 +10,18 @@ from tidelog.coordinator.txn.decide import (
     InitAsked,
     Producer,
     ProducerIdNeeded,
+    Times,
     abort_overdue,
     add_partitions,
     complete,
     end,
     forget_idle,
+    hold,
     init_producer_id,
     verify,
 )
 from tidelog.coordinator.txn.replay import fold, in_version, record, tombstone
 from tidelog.coordinator.txn.state import (
-    NO_TIMEOUT_MS,
     TRANSITIONS,
     Status,
     Transaction,
@@ -29,11 +30,13 @@ from tidelog.coordinator.txn.state import (
 )
 from tidelog.machine.machine import Position
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS, PREPARED_MS
 from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
 
 NOW = 1_000_000
 PLACE = ("accounts", 0)
 WHERE = Position(0, 0, NOW)
+NO_LEASE = Times(0, 0)
 
 
 def at(status: Status, *, epoch: int = 5, **more: Any) -> TransactionsState:
@@ -219,15 +222,15 @@ def test_a_new_id_needs_a_producer_id() -> None:
 
 
 def test_time_is_up_only_for_those_that_have_a_time() -> None:
-    assert not abort_overdue(at(Status.ONGOING), "bank", NOW, 2, -1)[1]
+    assert not abort_overdue(at(Status.ONGOING), "bank", NO_LEASE, NOW, 2, -1)[1]
     late = NOW + 60_001
-    entries, aborted = abort_overdue(at(Status.ONGOING), "bank", late, 2, -1)
+    entries, aborted = abort_overdue(at(Status.ONGOING), "bank", NO_LEASE, late, 2, -1)
     assert aborted
     assert after(at(Status.ONGOING), (entries, None)).status == Status.PREPARE_ABORT
-    assert not abort_overdue(at(Status.ONGOING, timeout_ms=NO_TIMEOUT_MS), "bank", late, 2, -1)[1]
+    assert not abort_overdue(at(Status.ONGOING, timeout_ms=NO_TIMEOUT_MS), "bank", NO_LEASE, late, 2, -1)[1]
     for status in set(Status) - {Status.ONGOING}:
-        assert not abort_overdue(at(status), "bank", late, 2, -1)[1]
-    assert not abort_overdue(at(Status.ONGOING), "nobody", late, 2, -1)[1]
+        assert not abort_overdue(at(status), "bank", NO_LEASE, late, 2, -1)[1]
+    assert not abort_overdue(at(Status.ONGOING), "nobody", NO_LEASE, late, 2, -1)[1]
 
 
 @pytest.mark.parametrize("status", Status)
@@ -262,3 +265,54 @@ def test_nobody_is_told_the_epoch_that_is_for_fencing(status: Status) -> None:
     """Aborted by a coordinator of version 0 in the last epoch there is; a client of version 2 asks for the abort."""
     state = at(status, epoch=32_767)
     assert code(end, state, EndAsked("bank", Producer(7, 32_766), commit=False, version=2), NOW) == 90
+
+
+# -- leases of two-phase transactions
+
+LEASE = Times(heard_ms=NOW, lease_ms=1000)
+
+
+def test_a_lease_is_over_when_nobody_was_heard_of_for_so_long() -> None:
+    leased = at(Status.ONGOING, timeout_ms=LEASED_MS)
+    assert not abort_overdue(leased, "bank", LEASE, NOW + 1000, 2, -1)[1]
+    entries, aborted = abort_overdue(leased, "bank", LEASE, NOW + 1001, 2, -1)
+    assert aborted
+    assert after(leased, (entries, None)).status == Status.PREPARE_ABORT
+    assert not abort_overdue(leased, "bank", Times(NOW, 0), NOW + 10**9, 2, -1)[1], "leases are off"
+
+
+@pytest.mark.parametrize("timeout_ms", [PREPARED_MS, NO_TIMEOUT_MS])
+def test_what_is_prepared_or_never_had_a_lease_is_not_aborted_by_time(timeout_ms: int) -> None:
+    state = at(Status.ONGOING, timeout_ms=timeout_ms)
+    assert not abort_overdue(state, "bank", LEASE, NOW + 10**12, 2, -1)[1]
+
+
+def test_preparing_ends_the_lease_and_the_next_transaction_has_one_again() -> None:
+    leased = at(Status.ONGOING, timeout_ms=LEASED_MS, version=2)
+    prepared = fold(leased, hold(leased, "bank", Producer(7, 5), prepare=True, now_ms=NOW)[0], WHERE)
+    assert prepared.transactions["bank"].timeout_ms == PREPARED_MS
+    assert hold(prepared, "bank", Producer(7, 5), prepare=True, now_ms=NOW)[0] == (), "asked again"
+    ending = fold(prepared, end(prepared, EndAsked("bank", Producer(7, 5), True, 2), NOW)[0], WHERE)
+    done = after(ending, complete(ending, "bank", Producer(7, 6), NOW))
+    assert (done.status, done.timeout_ms) == (Status.COMPLETE_COMMIT, LEASED_MS)
+
+
+def test_renewing_writes_nothing() -> None:
+    for timeout_ms in (LEASED_MS, PREPARED_MS, NO_TIMEOUT_MS):
+        state = at(Status.ONGOING, timeout_ms=timeout_ms)
+        assert hold(state, "bank", Producer(7, 5), prepare=False, now_ms=NOW)[0] == ()
+
+
+def test_only_the_open_transaction_of_the_epoch_is_held() -> None:
+    leased = at(Status.ONGOING, timeout_ms=LEASED_MS)
+
+    def held(state: TransactionsState, producer: Producer) -> ErrorCode:
+        with pytest.raises(KafkaError) as caught:
+            hold(state, "bank", producer, prepare=True, now_ms=NOW)
+        return caught.value.code
+
+    assert held(leased, Producer(7, 4)) == ErrorCode.PRODUCER_FENCED
+    assert held(leased, Producer(8, 5)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert held(at(Status.ONGOING), Producer(7, 5)) == ErrorCode.INVALID_TXN_STATE, "it has a timeout"
+    for status in set(Status) - {Status.ONGOING}:
+        assert held(at(status, timeout_ms=LEASED_MS), Producer(7, 5)) == ErrorCode.INVALID_TXN_STATE

@@ -55,15 +55,14 @@ def words(found: Found) -> bool:
     return found.theirs is None or (found.key == ApiKey.UPDATE_FEATURES and found.ours is None)
 
 
-def unserved_or_telemetry(found: Found) -> bool:
+def unserved(found: Found) -> bool:
     match = re.fullmatch(r"\.?api_keys\[(\d+)\]", found.path)
     if found.key != ApiKey.API_VERSIONS or match is None:
         return False
-    return int(match[1]) not in SERVED or int(match[1]) in TELEMETRY
+    return int(match[1]) not in SERVED
 
 
 CONFIG_APIS = (ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS)
-TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 def found_further_on(found: Found) -> bool:
@@ -82,10 +81,10 @@ ALLOWED: tuple[Difference, ...] = (
     Difference("InitProducerId is served in v6", two_phase_commit),
     Difference("Where Kafka fails inside, Tidelog answers", lambda found: found.theirs_failed),
     Difference("`max.message.bytes` and `message.max.bytes` are 10 MB by default", config(r"m\w+\.m\w+\.bytes")),
-    Difference("Settings of its own begin with `tidelog.`", config(r"tidelog\.\w+")),
+    Difference("Settings of its own begin with `tidelog.`", config(r"tidelog\.[\w.]+")),
     Difference("Settings without use here are unknown", config(r"num\.network\.threads", r"ssl\.\S+")),
     Difference("`node.id` and `process.roles` need not be set", config(r"node\.id", r"process\.roles")),
-    Difference("What is not served is not advertised", unserved_or_telemetry),
+    Difference("What is not served is not advertised", unserved),
     Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
     Difference("A time is looked for in every segment", found_further_on),
     Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),

@@ -6,7 +6,7 @@ A script is a function `(side, rng)`: it is played once to each broker with the 
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,24 @@ class Side:
         if changes or (key == ApiKey.METADATA and version >= 4 and fields.get("allow_auto_topic_creation")):
             self.settle()
         return response
+
+    def ask_together(self, requests: Sequence[tuple[ApiKey, int, Mapping[str, Any]]], note: str = "") -> list[Any]:
+        """Send all in one write, then note the answers down as they come; those to acks=0 don't."""
+        answers: list[Any] = []
+        ids = self.connection.send_together(requests)
+        for number, ((key, version, fields), correlation_id) in enumerate(zip(requests, ids, strict=True)):
+            self.asked.add((key, version))
+            if key == ApiKey.PRODUCE and not fields["acks"]:
+                continue
+            label = f"{key.name} v{version} {note} {number + 1} of {len(requests)}"
+            try:
+                answers.append(self.connection.answer(key, version, correlation_id))
+            except (ClosedError, TimeoutError) as error:
+                self.close()
+                self.transcript.append(Step(label, key, "closed" if isinstance(error, ClosedError) else "no answer"))
+                break
+            self.transcript.append(Step(label, key, self.normaliser.response(key, answers[-1])))
+        return answers
 
     def settle(self) -> None:
         """Wait until every change so far is in force: Kafka's broker follows its controller some milliseconds behind.

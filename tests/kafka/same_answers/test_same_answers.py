@@ -116,6 +116,12 @@ def test_transactions_end_the_same(tidelog: Tidelog, kafkas: Plays, seed: int) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 42))
+def test_pipelined_transactions_are_told_the_same(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
+    compare(tidelog, kafkas, "transactions_pipelined: any order", seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 42))
 def test_members_of_a_group_are_handed_the_same_partitions(tidelog: Tidelog, kafkas: Plays, seed: int) -> None:
     compare(tidelog, kafkas, "group_hands: turns", seed)
 

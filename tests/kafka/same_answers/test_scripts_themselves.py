@@ -13,15 +13,22 @@ ALL = SCRIPTS | WALKING
 
 
 @pytest.fixture(scope="module")
-def second_kafka(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("second") / "data", apache_kafka.settings) as kafka:
-        yield kafka
+def kafkas(
+    apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ApacheKafka, ApacheKafka]]:
+    """Two of their own, with the settings of the one that others use: there the scripts have been played."""
+    folder = tmp_path_factory.mktemp("kafkas")
+    with (
+        ApacheKafka(folder / "first", apache_kafka.settings) as first,
+        ApacheKafka(folder / "second", apache_kafka.settings) as second,
+    ):
+        yield first, second
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
-def test_two_kafkas_give_the_same_answers(apache_kafka: ApacheKafka, second_kafka: ApacheKafka, name: str) -> None:
-    first, second = Side("first", apache_kafka.bootstrap), Side("second", second_kafka.bootstrap)
+def test_two_kafkas_give_the_same_answers(kafkas: tuple[ApacheKafka, ApacheKafka], name: str) -> None:
+    first, second = (Side(name, kafka.bootstrap) for name, kafka in zip(("first", "second"), kafkas, strict=True))
     ours, theirs = play(ALL[name], first, 1), play(ALL[name], second, 1)
     assert ours, "a script that asks nothing shows nothing"
     found = differences(ours, theirs, allowed=())

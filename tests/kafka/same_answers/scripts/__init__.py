@@ -24,6 +24,7 @@ from tests.kafka.same_answers.scripts import (
     sequences,
     transactions,
     transactions_mixed,
+    transactions_pipelined,
 )
 from tests.kafka.same_answers.side import Side
 
@@ -42,6 +43,6 @@ def named(*modules: ModuleType) -> dict[str, Script]:
 SCRIPTS = named(produce, sequences, fetch, fetch_sessions, offsets, admin, configs, inspect, frames, mixed)
 GROUPS = named(group_offsets, group_classic, group_consumer, group_admin, group_mixed, group_hands)
 SCRIPTS |= GROUPS
-SCRIPTS |= named(transactions, transactions_mixed)
+SCRIPTS |= named(transactions, transactions_mixed, transactions_pipelined)
 WALKING = named(records)
 """Scripts that tell who looks into every record (`tidelog.validate=records`) from who doesn't."""

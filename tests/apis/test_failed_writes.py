@@ -1,0 +1,125 @@
+"""A batch of an idempotent producer that couldn't be written: what is behind it waits until it was sent again."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.txn import read_all
+from tests.batches import Producer
+from tidelog.sim.disk import SimFile
+from tidelog.wire.batch import SEQUENCE_MAX
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+STORAGE_ERROR, OUT_OF_ORDER = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Send = Callable[..., int]
+
+
+@pytest.fixture(params=[9, 12, 13])
+def version(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture
+def harbour() -> Harbour:
+    made = Harbour()
+    made.make_topic("tide")
+    return made
+
+
+@pytest.fixture
+def send(harbour: Harbour, version: int) -> Send:
+    """Produces one batch of one record, whose value is its sequence; the error."""
+    topic = harbour.partition("tide").topic_id
+
+    def send(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> int:
+        records = batch(b"%d" % sequence, producer=Producer(producer_id, epoch, sequence))
+        fields = produce_fields("tide", records)
+        if version >= 13:
+            fields["topic_data"][0]["topic_id"] = topic
+        return harbour.ask(ApiKey.PRODUCE, version, fields).responses[0].partition_responses[0].error_code
+
+    return send
+
+
+def full(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+    harbour.disk.capacity = harbour.disk.used_bytes()
+
+
+def room(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+    harbour.disk.capacity = None
+    monkeypatch.undo()
+
+
+def no_descriptors(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *, create: bool = False) -> SimFile:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    monkeypatch.setattr(harbour.disk, "open", refuse)
+
+
+@pytest.mark.parametrize("breaks", [full, no_descriptors])
+def test_what_is_behind_a_first_batch_that_failed_waits_for_it(
+    harbour: Harbour, send: Send, breaks: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks(harbour, monkeypatch)
+    assert send(0) == STORAGE_ERROR
+    room(harbour, monkeypatch)
+    assert send(1) == OUT_OF_ORDER
+    assert send(2) == OUT_OF_ORDER
+    for sequence in range(3):
+        assert send(sequence) == 0
+    assert read_all(harbour, "tide") == [b"0", b"1", b"2"]
+    assert harbour.partition("tide")._resends is None, "nobody is waited for any more"
+
+
+def test_other_producers_and_later_epochs_do_not_wait(
+    harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full(harbour, monkeypatch)
+    assert send(0) == STORAGE_ERROR
+    room(harbour, monkeypatch)
+    assert send(5, producer_id=8) == 0, "any sequence is taken of one that isn't known"
+    assert send(1) == OUT_OF_ORDER
+    assert send(0, epoch=1) == 0
+    assert send(1, epoch=1) == 0
+    assert send(0) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_earliest_one_that_failed_counts(harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    full(harbour, monkeypatch)
+    assert [send(sequence) for sequence in (5, 3, 4)] == [STORAGE_ERROR, STORAGE_ERROR, OUT_OF_ORDER]
+    room(harbour, monkeypatch)
+    assert [send(sequence) for sequence in (5, 4, 3, 4, 5)] == [OUT_OF_ORDER, OUT_OF_ORDER, 0, 0, 0]
+
+
+def test_order_is_kept_where_sequences_begin_anew(
+    harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full(harbour, monkeypatch)
+    assert send(SEQUENCE_MAX) == STORAGE_ERROR
+    room(harbour, monkeypatch)
+    assert send(0) == OUT_OF_ORDER
+    assert send(SEQUENCE_MAX) == 0
+    assert send(0) == 0
+
+
+def test_a_batch_that_is_bad_is_not_waited_for(harbour: Harbour, send: Send) -> None:
+    """Its producer gives it up, or knows it better: and what was damaged may name anybody."""
+    records = bytearray(batch(b"0", producer=Producer(7, 0, 0)))
+    records[-1] ^= 1
+    answer = harbour.ask(ApiKey.PRODUCE, 9, produce_fields("tide", bytes(records)))
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert send(1) == 0
+
+
+def test_nobody_is_waited_for_for_ever(harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    full(harbour, monkeypatch)
+    assert send(0) == STORAGE_ERROR
+    room(harbour, monkeypatch)
+    harbour.pass_time(3600.0)
+    assert send(1, producer_id=8) == 0
+    assert harbour.partition("tide")._resends is None

@@ -1,0 +1,86 @@
+"""Idempotent producers that send a batch again right after a restart: they are told the offset of the original."""
+
+from typing import Any
+
+import pytest
+
+from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.batches import Producer
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.keys import ApiKey
+
+
+def sent(sequence: int) -> bytes:
+    return batch(b"%d" % sequence, producer=Producer(7, 0, sequence))
+
+
+def told(asked: Any) -> list[tuple[int, int]]:
+    return [(one.error_code, one.base_offset) for one in asked.response.responses[0].partition_responses]
+
+
+@pytest.fixture(params=[True, False], ids=["fast", "general"])
+def restarted(request: pytest.FixtureRequest) -> Harbour:
+    """After ten batches of a producer and a clean stop; the log is open, its producers' windows weren't read."""
+    broker = Harbour()
+    broker.make_topic("tide", 2)
+    for partition in (0, 1):
+        for sequence in range(10):
+            broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), partition=partition))
+    broker.wait(broker.broker.stop())
+    broker = Harbour(disk=broker.kill(), fast=request.param)
+    broker.open(("tide", 0), ("tide", 1))
+    return broker
+
+
+@pytest.mark.parametrize("sequence", range(5, 10))
+def test_any_of_its_last_five_batches_gets_its_first_offset(restarted: Harbour, sequence: int) -> None:
+    asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence)))
+    restarted.settle()
+    assert told(asked) == [(0, sequence)]
+    assert restarted.partition("tide").log.log_end == 10
+
+
+def test_the_last_one_and_the_next_one_need_no_look_at_the_log(restarted: Harbour) -> None:
+    restarted.hold_syncs()
+    for sequence in (9, 10):
+        asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), acks=1))
+        assert told(asked) == [(0, sequence)]
+
+
+def test_an_older_one_waits_off_the_loop_and_what_is_behind_it_on_its_connection_too(restarted: Harbour) -> None:
+    restarted.hold_syncs()
+    data = [{"index": 0, "records": batch(b"plain")}, {"index": 1, "records": sent(6)}]
+    fields = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "tide", "partition_data": data}]}
+    asked = restarted.send(ApiKey.PRODUCE, 9, fields)
+    restarted.pass_time(1)
+    assert not asked.done
+    assert not asked.late.runs_ahead
+    assert restarted.partition("tide").log.log_end == 10, "nothing of the request is done yet"
+    restarted.let_sync()
+    assert told(asked) == [(0, 10), (0, 6)]
+
+
+def test_one_that_is_older_than_its_last_five_is_out_of_order(restarted: Harbour) -> None:
+    asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(4)))
+    restarted.settle()
+    assert told(asked) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
+def test_several_that_were_in_flight_are_all_known_and_in_order(restarted: Harbour) -> None:
+    restarted.hold_syncs()
+    asked = [
+        restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), acks=1)) for sequence in range(5, 8)
+    ]
+    restarted.pass_time(1)
+    assert not any(one.done for one in asked)
+    restarted.let_sync()
+    assert [told(one) for one in asked] == [[(0, sequence)] for sequence in range(5, 8)]
+
+
+def test_where_the_files_went_meanwhile_the_client_is_told_that_it_is_there(restarted: Harbour) -> None:
+    restarted.hold_syncs()
+    asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(6), acks=1))
+    log = restarted.partition("tide").log
+    restarted.disk.rename(log.segments[0].stem + ".log", log.segments[0].stem + ".gone")
+    restarted.let_sync()
+    assert told(asked) == [(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)]

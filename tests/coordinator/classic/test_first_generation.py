@@ -1,0 +1,132 @@
+"""How long a group that was empty waits for members: briefly where one comes alone, while they keep coming otherwise.
+
+On virtual time. Members behave as clients do: a heartbeat each three seconds is how they hear of a rebalance.
+"""
+
+import random
+from heapq import heapify, heappop, heappush
+
+import pytest
+
+from tests.coordinator.classic.crew import Crew
+from tidelog.config import BrokerConfig
+from tidelog.coordinator.group.classic.phases import Phase
+from tidelog.coordinator.group.classic.rebalance import Limits
+from tidelog.coordinator.group.classic.shell import limits_of
+from tidelog.wire.errors import ErrorCode
+
+BEAT_MS = 3000.0
+ROUND_TRIP_MS = 5.0
+WITHIN_MS = 60_000.0
+DEFAULTS = limits_of(BrokerConfig.parse({"log.dirs": "/data"}))
+
+
+class Crowd:
+    """Members that arrive at given times, each asking again as soon as it is answered."""
+
+    def __init__(self, limits: Limits, arrivals_ms: list[float]) -> None:
+        self.crew = Crew(limits)
+        self.count = len(arrivals_ms)
+        self._begin_ms = self.crew.steady_ms
+        self._events = [(self._begin_ms + at, number, "arrive") for number, at in enumerate(arrivals_ms)]
+        heapify(self._events)
+        self._ids: dict[int, str] = {}
+        self._joining: dict[int, int] = {}
+
+    def run(self) -> tuple[int, float]:
+        """Until all are in one generation and have its assignment: how many there were, and after how many ms."""
+        crew = self.crew
+        while not (crew.group.phase is Phase.STABLE and len(crew.group.members) == self.count):
+            at = min([crew.group.wake_ms, *(one[0] for one in self._events[:1])])
+            assert at < self._begin_ms + WITHIN_MS, "they never come together"
+            crew.wait(max(at - crew.steady_ms, 0.0))
+            if self._events and self._events[0][0] <= at:
+                self._act(*heappop(self._events)[1:])
+            self._go_on()
+        return crew.group.generation, crew.steady_ms - self._begin_ms
+
+    def _act(self, number: int, what: str) -> None:
+        crew = self.crew
+        if what == "arrive":
+            required = crew.answers.pop(crew.join(str(number)))
+            assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+            self._ids[number] = required.member_id
+            self._later(ROUND_TRIP_MS, number, "join")
+        elif what == "join":
+            self._joining[number] = crew.join(str(number), self._ids[number])
+        elif what == "sync":
+            self._sync(number)
+        elif crew.beat(self._ids[number]) == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._later(ROUND_TRIP_MS, number, "join")
+        else:
+            self._later(BEAT_MS, number, "beat")
+
+    def _sync(self, number: int) -> None:
+        crew, member_id = self.crew, self._ids[number]
+        parts = dict.fromkeys(crew.group.members, b"part") if crew.group.leader == member_id else None
+        answer = crew.answers.pop(crew.sync(member_id, assignments=parts), None)
+        again = answer is not None and answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        self._later(ROUND_TRIP_MS if again else BEAT_MS, number, "join" if again else "beat")
+
+    def _go_on(self) -> None:
+        """Who was answered asks for its assignment."""
+        for number, ticket in list(self._joining.items()):
+            answer = self.crew.answers.pop(ticket, None)
+            if answer is not None:
+                assert answer.error_code == 0, answer
+                del self._joining[number]
+                self._later(ROUND_TRIP_MS, number, "sync")
+
+    def _later(self, after_ms: float, number: int, what: str) -> None:
+        heappush(self._events, (self.crew.steady_ms + after_ms, number, what))
+
+
+def spread(members: int, over_ms: float, seed: int = 1) -> list[float]:
+    choose = random.Random(seed)
+    return [choose.uniform(0.0, over_ms) for _ in range(members)]
+
+
+def test_a_member_that_comes_alone_waits_for_a_tenth_of_a_second() -> None:
+    assert Crowd(DEFAULTS, [0.0]).run() == (1, 100.0 + 2 * ROUND_TRIP_MS)
+
+
+@pytest.mark.parametrize("over_ms", [0.0, 1000.0, 2000.0])
+def test_hundreds_that_come_within_two_seconds_meet_in_one_generation(over_ms: float) -> None:
+    """Not long after the last one came: with Kafka's three seconds they would wait for six."""
+    generations, settled_ms = Crowd(DEFAULTS, spread(500, over_ms)).run()
+    assert generations == 1
+    assert settled_ms <= over_ms + 250
+
+
+@pytest.mark.parametrize("members", [2, 5, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_that_come_far_apart_need_a_round_for_each_heartbeat_at_most(members: int, seed: int) -> None:
+    """Whoever comes after the first generation is gathered until its members ask."""
+    generations, settled_ms = Crowd(DEFAULTS, spread(members, 2000.0, seed)).run()
+    assert generations <= 3
+    assert settled_ms <= 2000.0 + BEAT_MS + 250
+
+
+def test_an_id_that_was_handed_out_is_waited_for_once_more() -> None:
+    """Its client is on the way back with it; one that isn't holds nobody up for longer."""
+    crew = Crew(Limits(initial_delay_ms=100))
+    crew.member("a")
+    crew.wait(60)
+    far = crew.answers[crew.join("far")].member_id
+    crew.wait(60)
+    assert crew.group.phase is Phase.PREPARING
+    crew.join("far", far)
+    crew.join("gone")
+    crew.wait(200)
+    assert (crew.group.phase, crew.group.generation, len(crew.group.members)) == (Phase.COMPLETING, 1, 2)
+
+
+def test_an_id_that_was_handed_out_before_the_first_one_joins_counts_too() -> None:
+    crew = Crew(Limits(initial_delay_ms=100))
+    far = crew.answers[crew.join("far")].member_id
+    crew.member("a")
+    crew.wait(150)
+    assert crew.group.phase is Phase.PREPARING
+    crew.join("far", far)
+    crew.wait(200)
+    assert (crew.group.phase, crew.group.generation, len(crew.group.members)) == (Phase.COMPLETING, 1, 2)
