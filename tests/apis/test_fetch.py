@@ -14,7 +14,8 @@ from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.header import request_header
 from tidelog.wire.keys import ApiKey
-from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from tidelog.wire.release import ELEMENTS_A_STEP
 
 PLENTY = 1 << 20
 SIZE = len(batch(b"x"))
@@ -273,6 +274,30 @@ def test_nobody_is_parked_for_longer_than_a_minute(broker: Harbour) -> None:
     broker.pass_time(2)
     assert bases(answered(asked)[0]) == []
     assert_nobody_parked(broker)
+
+
+def test_what_a_look_at_many_partitions_made_is_let_go_of_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed = 0
+
+    class Counted(PartitionData):
+        def __del__(self) -> None:
+            nonlocal freed
+            freed += 1
+
+    monkeypatch.setattr("tidelog.apis.fetch.reading.PartitionData", Counted)
+    broker = Harbour()
+    broker.make_topic("tide")
+    monkeypatch.setattr(broker.loop, "steps_a_slice", lambda: 4)
+    asked = fetch(broker, *(part(partition=index) for index in range(5000)), version=12, wait_ms=60_000)
+    freed_by_event = [0]
+
+    def all_freed() -> bool:
+        freed_by_event.append(freed - sum(freed_by_event))
+        return freed == 5000
+
+    assert broker.timeline.run_until(all_freed, broker.timeline.now + 30)
+    assert not asked.done, "it waits for the one that is there"
+    assert max(freed_by_event) <= 4 * ELEMENTS_A_STEP
 
 
 def assert_nobody_parked(broker: Harbour) -> None:

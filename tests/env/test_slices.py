@@ -111,6 +111,31 @@ def test_what_is_light_comes_before_what_is_not(loop):
     assert ran == ["light", 0]
 
 
+def test_what_is_light_does_not_wait_behind_beginnings_of_what_may_not_be(loop):
+    begun = []
+    for number in range(50):
+        loop.drive(counting(3, begun, number), is_light=False)
+    light = loop.drive(short())
+    loop.run_once(wait=False)
+    assert light.done
+    assert len(begun) < 50, "the others have their time, a little of each turn"
+    while len({number for number, _ in begun}) < 50:
+        before = len(begun)
+        loop.run_once(wait=False)
+        assert len(begun) > before
+
+
+def test_beginnings_begin_in_the_order_in_which_they_came(loop):
+    begun = []
+    for number in range(30):
+        loop.drive(counting(1, begun, number), is_light=False)
+        if not number % 7:
+            loop.run_once(wait=False)  # a turn that has time again
+    while len(begun) < 30:
+        loop.run_once(wait=False)
+    assert [number for number, _ in begun] == list(range(30))
+
+
 # -- waiting
 
 

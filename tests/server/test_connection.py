@@ -14,7 +14,7 @@ import pytest
 
 from tidelog.env.real_loop import RealLoop
 from tidelog.server.buffers import Buffers
-from tidelog.server.connection import Connection
+from tidelog.server.connection import PEEK_BYTES, Connection
 
 
 def framed(payload: bytes) -> bytes:
@@ -342,6 +342,26 @@ def test_requests_that_take_long_are_handled_in_turn_with_each_other_and_in_orde
     pair.turn(100)
     assert pair.answers() == [b"%d" % number for number in range(20)]
     assert all(count <= 2 for count in Counter(handled_in).values()), "a turn handles one, and one that waited"
+
+
+def test_of_a_connection_that_has_to_wait_for_its_turn_little_is_received(pair):
+    received: list[int] = []
+    receive = pair.connection.sock.recv_into
+
+    def watched(space):
+        received.append(receive(space))
+        return received[-1]
+
+    pair.connection._receive = watched
+    pair.host.busy = True  # others took this turn's time
+    pair.client.setblocking(False)
+    frames = b"".join(other(b"%0100d" % number) for number in range(1000))
+    sent = pair.client.send(frames)
+    pair.loop.run_once(wait=False)
+    assert received == [PEEK_BYTES], f"of {sent} bytes"
+    pair.send(frames[sent:])
+    pair.turn(2000)
+    assert pair.answers() == [b"%0100d" % number for number in range(1000)]
 
 
 def test_who_spent_little_comes_at_once_beside_who_spent_much(pair):

@@ -66,3 +66,10 @@ def handler(key: int) -> Callable[..., Any]:
     from tidelog.apis.administration import watched
 
     return watched(key, import_module(f"tidelog.apis.{SERVED[key]}").handle)
+
+
+def preload() -> None:
+    """Import what serves every API, with its messages. For a thread: in all it takes a quarter of a second."""
+    for key, name in SERVED.items():
+        import_module(f"tidelog.wire.messages.{ApiKey(key).name.lower()}")
+        import_module(f"tidelog.apis.{name}")

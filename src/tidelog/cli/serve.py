@@ -14,6 +14,7 @@ import sys
 import threading
 
 from tidelog import __version__
+from tidelog.apis import preload
 from tidelog.broker import Broker
 from tidelog.cli import garbage
 from tidelog.cli.quiet import Quiet
@@ -96,6 +97,7 @@ class _Serving:
         for line in overridden(self._broker.services.config):
             log.warning(line)
         print(f"Tidelog is ready on {', '.join(self._addresses())}", flush=True)
+        self._loop.run_blocking(preload)  # or the first use of an API would hold the loop: some take 40 ms to import
 
     def _addresses(self) -> list[str]:
         """Where it listens; port 0 became a real one."""

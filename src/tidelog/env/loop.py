@@ -35,9 +35,10 @@ class Loop(Protocol):
         """Advance `steps` by a slice of time a turn, in turn with others that are spread; what it returns or raises."""
         ...
 
-    def drive(self, steps: Steps[T]) -> Promise[T]:
+    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
         """As `spread`, beginning at once: whatever ends within a slice needs no turn. So does what waits for a promise
-        and has little to do then, however much else is spread."""
+        and has little to do then, however much else is spread. Where a turn has no time for more beginnings, what is
+        light comes before what may not be."""
         ...
 
     def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:

@@ -118,8 +118,8 @@ class RealLoop:
     def spread(self, steps: Steps[T]) -> Promise[T]:
         return self._slices.add(steps)
 
-    def drive(self, steps: Steps[T]) -> Promise[T]:
-        return self._slices.drive(steps)
+    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
+        return self._slices.drive(steps, is_light=is_light)
 
     def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:
         return self._slices.begin(steps)

@@ -2,7 +2,8 @@
 
 A turn of the loop is fair only if time is its bound: what a request costs varies a thousandfold. Long work is a
 generator that yields wherever it may be interrupted, at least every tenth of a millisecond or so. All that is spread
-shares one slice a turn, one piece of work after the other.
+shares one slice a turn, one piece of work after the other. Before that come, each kind with a bound of its own a turn:
+what is known to be light, what waited for something that is there now, and what is only to begin and may be short.
 
 What must wait for something yields the promise of it (`settled`), and goes on when that is there.
 """
@@ -29,10 +30,10 @@ SLICE_S = 0.001
 WOKEN_S = 0.0002
 """What waited for something has so much when that is there, before it is long work as any other."""
 WOKEN_S_A_TURN = 0.005
-"""All of them together."""
+"""All of them together, with what is light."""
 
 DRIVEN_S_A_TURN = 0.003
-"""So much of a turn is for beginnings of what may prove short; then they wait in the queue."""
+"""So much of a turn is for beginnings of what may prove short; the others wait for the next."""
 
 ITEMS_A_STEP = 16
 """Of what takes some microseconds each."""
@@ -40,31 +41,39 @@ CHEAP_A_STEP = 1024
 """Of what takes a tenth of one."""
 
 
+_Work: TypeAlias = deque[tuple[Steps[Any], Promise[Any]]]
+
+
 class Slices:
     """The work that waits for its next slice. `call` runs a callback such that what it raises is logged."""
 
-    __slots__ = ("_call", "_driven_s", "_queue", "_woken")
+    __slots__ = ("_beginnings", "_call", "_driven_s", "_light", "_queue", "_woken")
 
     def __init__(self, call: Callable[[Callable[..., None], tuple[Any, ...]], None]) -> None:
         self._call = call
         self._driven_s = 0.0
-        self._queue: deque[tuple[Steps[Any], Promise[Any]]] = deque()
-        self._woken: deque[tuple[Steps[Any], Promise[Any]]] = deque()
+        self._light: _Work = deque()
+        self._woken: _Work = deque()
+        self._beginnings: _Work = deque()
+        self._queue: _Work = deque()
 
     def __len__(self) -> int:
-        return len(self._queue) + len(self._woken)
+        return len(self._light) + len(self._woken) + len(self._beginnings) + len(self._queue)
 
     def add(self, steps: Steps[T], *, is_light: bool = False) -> Promise[T]:
-        """`is_light`: it comes before what is not, as what was woken does."""
+        """`is_light`: it comes before all that is not, or may not be."""
         promise: Promise[T] = Promise()
-        (self._woken if is_light else self._queue).append((steps, promise))
+        (self._light if is_light else self._queue).append((steps, promise))
         return promise
 
-    def drive(self, steps: Steps[T]) -> Promise[T]:
-        """Advance at once, if this turn has the time; else in the next, before what proved long: this may be short."""
-        if self._driven_s > DRIVEN_S_A_TURN:
+    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
+        """Advance at once, if this turn has the time; else in a later one, before what proved long."""
+        if is_light and self._driven_s > DRIVEN_S_A_TURN:
             return self.add(steps, is_light=True)
         promise: Promise[T] = Promise()
+        if not is_light and (self._driven_s > DRIVEN_S_A_TURN or self._beginnings):
+            self._beginnings.append((steps, promise))
+            return promise
         began = monotonic()
         self._advance(steps, promise, began + SLICE_S)
         self._driven_s += monotonic() - began
@@ -94,22 +103,28 @@ class Slices:
         self._driven_s = 0.0
 
     def run(self) -> None:
-        """One slice: of the first in the queue, and of others behind it where that one ends before the slice does.
-
-        What waited for something comes before them: mostly little is left to be done.
-        """
+        """A little of each kind, then one slice: of the first in the queue, and of others behind it where that one
+        ends before the slice does."""
         now = monotonic()
-        if self._woken:
+        if self._light or self._woken:
             until = now + WOKEN_S_A_TURN
-            for _ in range(len(self._woken)):
-                self._advance(*self._woken.popleft(), now + WOKEN_S)
-                now = monotonic()
-                if now >= until:
-                    break
+            now = self._some_of(self._light, WOKEN_S, until, now)
+            now = self._some_of(self._woken, WOKEN_S, until, now)
+        if self._beginnings:
+            now = self._some_of(self._beginnings, WOKEN_S, now + DRIVEN_S_A_TURN, now)
         queue, deadline = self._queue, now + SLICE_S
         while queue and now < deadline:
             self._advance(*queue.popleft(), deadline)
             now = monotonic()
+
+    def _some_of(self, work: _Work, each_s: float, until: float, now: float) -> float:
+        """Advance those that are there by now, each once, until the time is over; at least the first. The time then."""
+        for _ in range(len(work)):
+            self._advance(*work.popleft(), now + each_s)
+            now = monotonic()
+            if now >= until:
+                break
+        return now
 
     def _advance(self, steps: Steps[Any], promise: Promise[Any], deadline: float) -> None:
         """Until it ends, or waits, or the deadline has passed: then it is in the queue again."""

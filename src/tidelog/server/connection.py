@@ -100,7 +100,7 @@ class Connection:
         self._frame_filled = 0
         self._lent: memoryview | None = None  # the large frame that is being handled
         self._waiting_frame: tuple[memoryview, int] | None = None  # one that is complete and waits for its turn
-        self._peek = False
+        self._peek = True  # little is received at first: what it asks for may have to wait
         self._stopped = False  # frames wait in `_left` until what is under way has been answered
         self._waits_for_buffers = False
         self._sending = False  # answers are ready, and about to be sent
@@ -440,6 +440,7 @@ class Connection:
         self._pause()
         if not self._outbox.queue and not self._must_wait():
             if in_turn:
+                self._peek = True
                 self._host.loop.call_in_turn(self._go_on_in_turn, is_light=self.share.is_light)
             else:
                 self._host.loop.call_soon(self._go_on)

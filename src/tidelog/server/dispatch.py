@@ -210,7 +210,8 @@ class Dispatch:
             promised = cast("Promise[Any] | Staged[Any]", response)
             return _Promised(promised, lambda promise: self._settled(api, context, promise))
         if isinstance(response, Generator):
-            return self._go_on(api, context, self._handling(api, context, cast("Steps[Any]", response)), self._others)
+            steps = self._handling(api, context, cast("Steps[Any]", response))
+            return self._go_on(api, context, steps, self._others, is_light=connection.share.is_light)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
     # -- in steps
@@ -223,10 +224,13 @@ class Dispatch:
         if give_back is None:
             frame, pos = memoryview(bytearray(frame[pos:])), 0
         lane = self._large if len(frame) >= LARGE_BYTES else self._others
-        return self._go_on(api, context, self._whole(api, context, frame, pos, give_back), lane)
+        steps = self._whole(api, context, frame, pos, give_back)
+        return self._go_on(api, context, steps, lane, is_light=connection.share.is_light)
 
-    def _go_on(self, api: _Api, context: Context, steps: Steps[Any], lane: Lane) -> Answer | Late:
-        promise = self._loop.drive(lane.bounded(steps))
+    def _go_on(
+        self, api: _Api, context: Context, steps: Steps[Any], lane: Lane, *, is_light: bool = True
+    ) -> Answer | Late:
+        promise = self._loop.drive(lane.bounded(steps), is_light=is_light)
         if promise.done:
             return self._answered(api, context, promise)
         return _Promised(promise, lambda promise: self._answered_later(api, context, promise))

@@ -126,7 +126,7 @@ class SimLoop:
         self.call_soon(self._advance, steps, promise)
         return promise
 
-    def drive(self, steps: Steps[T]) -> Promise[T]:
+    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
         promise: Promise[T] = Promise()
         self._advance(steps, promise)
         return promise

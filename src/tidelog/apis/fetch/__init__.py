@@ -29,7 +29,7 @@ from tidelog.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from tidelog.wire.release import release
+from tidelog.wire.release import release, release_list
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
@@ -126,6 +126,7 @@ class _Fetch:
         ):
             return (yield from self._answer(answered))
         self._missing = reading.missing
+        yield from _let_go(answered)
         return None
 
     def partitions(self) -> Iterable[Partition | None]:
@@ -173,6 +174,7 @@ class _Fetch:
     def _answer(self, answered: list[tuple[Key, PartitionData]]) -> Steps[list[Any]]:
         context, session = self._context, self._session
         if session is not None and session.epoch != self._epoch:
+            yield from _let_go(answered)
             return frame(context.version, context.correlation_id, self._went_on(session))
         topics: list[FetchableTopicResponse] = []
         last: str | bytes | None = None
@@ -194,10 +196,16 @@ class _Fetch:
             response.node_endpoints = node_endpoints(NodeEndpoint, context)
         if len(answered) <= FEW:
             return frame(context.version, context.correlation_id, response)
-        answered.clear()
+        yield from _let_go(answered)
         parts = yield from pieces_steps(FetchResponse, context.version)(response)
         yield from release(response)
         return _framed(context.version, context.correlation_id, parts)
+
+
+def _let_go(answered: list[tuple[Key, PartitionData]]) -> Steps[None]:
+    """To free them all at once takes long, where they are many."""
+    if len(answered) > FEW:
+        yield from release_list(answered, nested=False)
 
 
 def _topic(topic: str | bytes) -> FetchableTopicResponse:
