@@ -17,7 +17,7 @@ from tidelog.cli.app import COMMANDS, app
 from tidelog.wire.keys import RANGES, ApiKey
 
 TOP = Path(__file__).parents[1]
-PAGES = sorted([TOP / "README.md", TOP / "CHANGELOG.md", *(TOP / "docs").rglob("*.md")])
+PAGES = sorted([*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md"), *(TOP / "examples").glob("*.md")])
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -91,6 +91,13 @@ def test_every_layer_stands_in_the_architecture() -> None:
     for folder in sorted((TOP / "src/tidelog").iterdir()):
         if folder.is_dir() and any(folder.glob("*.py")):
             assert f"`{folder.name}/`" in page, f"docs/architecture.md doesn't name {folder.name}/"
+
+
+def test_every_page_stands_in_the_index() -> None:
+    docs = TOP / "docs"
+    index = (docs / "README.md").read_text()
+    pages = [page.relative_to(docs) for page in docs.rglob("*.md") if page.parent.name != "decisions"]
+    assert [str(page) for page in pages if page != Path("README.md") and f"({page})" not in index] == []
 
 
 def test_every_fact_of_a_broker_is_documented() -> None:
