@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +18,7 @@ from tests.reading import create_topic, stored
 from tests.served import Tidelog, free_port
 from tests.stories.proxy import Proxy
 from tidelog.cli.app import app
+from tidelog.client import Producer
 from tidelog.client.unacknowledged import is_full
 from tidelog.testing import Broker
 
@@ -118,6 +120,32 @@ def test_ctrl_c_ends_with_what_was_acknowledged(
     assert f"stopped by {number.name} after line 2" in said
     assert "2 records were acknowledged" in said
     assert "Traceback" not in said
+
+
+def test_who_ends_the_wait_for_answers_is_not_told_that_all_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines were read; the broker hangs, and Ctrl-C comes twice."""
+    send, wait = Producer.send, Producer.wait
+    with Tidelog(tmp_path / "data") as broker:
+        create_topic(broker.bootstrap, "greetings")
+
+        def send_to_nobody(*args: Any, **more: Any) -> None:
+            broker.suspend()
+            send(*args, **more)
+
+        def wait_and_lose_patience(*args: Any) -> int:
+            signal.raise_signal(signal.SIGINT)
+            return wait(*args)
+
+        monkeypatch.setattr(Producer, "send", send_to_nobody)
+        monkeypatch.setattr(Producer, "wait", wait_and_lose_patience)
+        flags = ["--timeout", "600", "--json", "-b", broker.bootstrap]
+        result = CliRunner().invoke(app, ["produce", "greetings", *flags], input="one\n")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["records"], told["line"]) == (128 + signal.SIGINT, 0, 1)
+    assert "stopped by SIGINT after line 1" in result.stderr
+    assert "no record was acknowledged; 1 that was sent may be written or not" in result.stderr
 
 
 def test_a_disk_that_is_full_is_named(tmp_path: Path) -> None:

@@ -147,8 +147,7 @@ class _Writing:
         except Failure as error:
             failure = error
         except KeyboardInterrupt:
-            by = self._interruption.by
-            failure = Failure(f"stopped by {by.name} after line {self._line:,}", exit_code=128 + by)
+            failure = self._stopped()
         except OSError as error:
             failure = Failure(f"cannot read on after line {self._line:,}: {error.strerror}")
         except ClientError:
@@ -156,11 +155,15 @@ class _Writing:
         self._settle()
         failed = self._producer.failed
         if failed is None:
-            return failure
+            return failure or (self._stopped() if self._producer.unanswered else None)
         why = cast(ClientError, self._producer.failure())
         done = "acknowledged" if self._producer.unanswered else "written"
         self._line = failed
         return Failure(f"line {failed:,} was not {done}: {why.message}", why.hint)
+
+    def _stopped(self) -> Failure:
+        by = self._interruption.by
+        return Failure(f"stopped by {by.name} after line {self._line:,}", exit_code=128 + by)
 
     def _send(self, file: BinaryIO, read_line: Callable[[bytes, int], Line], progress: "_Progress") -> None:
         interruption, producer, topic = self._interruption, self._producer, self._topic
