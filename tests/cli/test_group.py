@@ -15,8 +15,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 
 from tidelog.cli.app import app
+from tidelog.cli.group_describe import show_groups
 from tidelog.cli.group_tables import behind, human_duration, notes, ranges_text
 from tidelog.client import Admin, Producer
+from tidelog.client.groups import Group
 from tidelog.client.lag import Lag, Progress
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import commit_offsets
@@ -404,3 +406,11 @@ def test_an_offset_beyond_the_end_is_not_the_end() -> None:
     assert "the committed offset 500 of orders-0 is beyond its end, 3" in note
     assert "auto.offset.reset" in note
     assert not Progress("orders", 0, 3, 0, 3, 3).beyond_end
+
+
+def test_what_a_client_called_its_group_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show_groups([Group("evil\x1b[2J\n", "empty", "classic", "range\x1b[1m", "127.0.0.1:9092")], [[]], as_json=False)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.startswith("evil")
+    assert "coordinator" in shown.splitlines()[0]

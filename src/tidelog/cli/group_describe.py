@@ -9,6 +9,7 @@ import click
 
 from tidelog.cli.group_tables import behind, group_to_json, member_rows, notes, progress_rows
 from tidelog.cli.show import show_json, show_table
+from tidelog.env.log_lines import printable
 
 if TYPE_CHECKING:
     from tidelog.client.groups import Group
@@ -24,9 +25,9 @@ def show_groups(groups: Sequence["Group"], progress: Sequence[Sequence["Progress
         return
     for group, of_group, lag in zip(groups, progress, lags, strict=True):
         count = len(group.members)
-        click.secho(group.name, bold=True, nl=False)
+        click.secho(printable(group.name), bold=True, nl=False)
         click.echo(
-            f"  {group.state}, {group.type}{f' ({group.assignor})' if group.assignor else ''}, "
+            f"  {group.state}, {group.type}{f' ({printable(group.assignor)})' if group.assignor else ''}, "
             f"{count} member{'' if count == 1 else 's'}, coordinator {group.coordinator}"
         )
         for line in (behind(lag, len(of_group)), *notes(of_group, lag)):
