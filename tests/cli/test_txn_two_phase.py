@@ -91,6 +91,18 @@ def test_what_is_prepared_is_not_aborted_unless_that_is_meant(run: Run, decided:
     assert decided.open() == []
 
 
+def test_what_a_coordinator_knows_is_not_aborted_behind_its_back(run: Run, decided: Query) -> None:
+    """Its commit is decided: with an abort marker in the partition its rows would be lost, whatever comes after it."""
+    [name] = decided.open()
+    [found] = json.loads(run("hanging", decided.topic, "--longer-than", 0, "--json").output)
+    place = ("--topic", found["topic"], "--partition", found["partition"], "--offset", found["offset"])
+    refused = run("abort", *place, "--yes", code=1).output
+    assert f"is of {name}, which its coordinator knows" in refused
+    assert f"tidelog txn abort {name}" in refused
+    assert decided.open() == [name]
+    assert [each["id"] for each in json.loads(run("hanging", decided.topic, "--open", "--json").output)] == [name]
+
+
 def test_what_is_left_is_ended_as_was_decided(
     run: Run, decided: Query, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:

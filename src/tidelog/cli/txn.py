@@ -1,5 +1,6 @@
 """`tidelog txn`: list, describe and abort transactions, and find those that nothing will end."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,12 @@ def _abort_hanging(
     transactions: "Transactions", topic: str, partition: int, offset: int, yes: bool
 ) -> tuple[dict[str, Any], str]:
     found = transactions.find(topic, partition, offset)
+    if found.name is not None:
+        raise Failure(
+            f"the transaction in {topic}-{partition} is of {found.name}, which its coordinator knows: with a marker "
+            "past it the transaction would be aborted here, and perhaps committed elsewhere",
+            f"`tidelog txn abort {shlex.quote(found.name)}` aborts all of it",
+        )
     _confirm(f"Write an abort marker of producer {found.producer_id} to {topic}-{partition}?", yes)
     transactions.end_hanging(found)
     words = f"Aborted the transaction of producer {found.producer_id} in {topic}-{partition}."
