@@ -1,6 +1,7 @@
 """`tidelog status` where all is well, where nobody answers, and what it makes of a broker that tells little."""
 
 import json
+import shlex
 import socket
 import time
 from dataclasses import replace
@@ -20,7 +21,9 @@ from tidelog.client.lag import Progress
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
 from tidelog.rpc.open_in import StandingOpen
+from tidelog.rpc.transactions import Described, Producer
 from tidelog.testing import Broker
+from tidelog.wire.leases import NO_TIMEOUT_MS
 
 GB = 1 << 30
 
@@ -180,6 +183,23 @@ def test_an_open_transaction_is_counted_and_an_old_one_is_worth_a_look() -> None
     [note] = notes(found)
     assert "readers of committed records wait at offset 42 of orders-0" in note
     assert "none is open" in shown(replace(apache(), standing_open=[], hanging=[]))
+
+
+def test_commands_can_be_typed_in_whatever_a_client_calls_itself() -> None:
+    """Names of groups and transactions are the clients' own: none may become another command."""
+    name = "my group; rm -rf ~"
+    stuck = GroupHealth(name, "rebalancing", 2, 1, 7, 0, ("orders",))
+    new = GroupHealth(name, "stable", 1, 0, None, 7, ("orders",))
+    beyond = GroupHealth(name, "stable", 1, 1, 0, 0, ("orders",), (Progress("orders", 0, 500, 0, 3, 3),))
+    idle = GroupHealth(name, "empty", 0, 1, 7, 0, ("orders",))
+    owner = Described(Producer(name, 7, 0), "Ongoing", NO_TIMEOUT_MS, 0)
+    open_ = StandingOpen("orders", 0, 7, 0, 0, 42, 0, owner)
+    found = replace(apache(), groups=[stuck, new, beyond, idle], groups_in_all=4, hanging=[open_])
+    commands = [command for problem in problems(found) for command in problem.commands]
+    commands.append(notes(found)[0].split("`")[1])
+    assert len(commands) == 8
+    for command in commands:
+        assert shlex.split(command)[3] == name
 
 
 def shown(found: Health) -> str:

@@ -1,6 +1,7 @@
 """What is wrong with a cluster, and the command that helps: decided from its health alone."""
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 from tidelog.client.health import BrokerHealth, GroupHealth, Health
@@ -24,7 +25,8 @@ Kind = Literal["unreachable", "offline", "disk", "transaction", "group"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`commands` can be typed in as they are; `advice` says which, and what else to do."""
+    """`commands` can be typed in as they are, whatever clients call their groups; `advice` says which, and what else
+    to do."""
 
     kind: Kind
     what: str
@@ -57,7 +59,7 @@ def notes(found: Health) -> list[str]:
     idle = [group for group in found.groups or () if group.state == "empty" and group.unread]
     told = [
         f"group {group.name} has no members and is {group.unread:,} record{'' if group.unread == 1 else 's'} behind: "
-        f"start its consumers, or, if nobody needs it any more, `tidelog group delete {group.name}`"
+        f"start its consumers, or, if nobody needs it any more, `tidelog group delete {quote(group.name)}`"
         for group in idle[:NOTES_MAX]
     ]
     if len(idle) > NOTES_MAX:
@@ -148,7 +150,7 @@ def _transaction(each: StandingOpen) -> Problem:
     if each.ended_by == "nobody":
         place = f"--topic {each.topic} --partition {each.partition} --offset {each.first_offset}"
         return Problem("transaction", what, "no coordinator knows it: abort it", (f"tidelog txn abort {place}",))
-    name = each.name or ""
+    name = quote(each.name or "")
     return Problem(
         "transaction",
         what,
@@ -164,7 +166,7 @@ def _group(group: GroupHealth) -> list[Problem]:
                 "group",
                 f"group {group.name} rebalances and doesn't come to an end: its {group.members} members read nothing",
                 "find the member that doesn't answer, and restart it",
-                (f"tidelog group describe {group.name}",),
+                (f"tidelog group describe {quote(group.name)}",),
             )
         ]
     if group.beyond_end:
@@ -179,8 +181,8 @@ def _group(group: GroupHealth) -> list[Problem]:
                 "have its consumers commit what they have read; or stop them and say where they go on, such as at the "
                 "first record",
                 (
-                    f"tidelog group describe {group.name}",
-                    f"tidelog group reset {group.name} --to earliest {topics}".rstrip(),
+                    f"tidelog group describe {quote(group.name)}",
+                    f"tidelog group reset {quote(group.name)} --to earliest {topics}".rstrip(),
                 ),
             )
         ]
@@ -200,7 +202,10 @@ def _beyond_end(group: GroupHealth) -> Problem:
         f"the end, {first.end:,}{more}: the log began anew, its lag is unknown, and its consumers start where their "
         "auto.offset.reset says",
         "stop its consumers and say where they go on, such as at the first record",
-        (f"tidelog group describe {group.name}", f"tidelog group reset {group.name} --to earliest {topics}"),
+        (
+            f"tidelog group describe {quote(group.name)}",
+            f"tidelog group reset {quote(group.name)} --to earliest {topics}",
+        ),
     )
 
 
