@@ -170,6 +170,26 @@ def test_what_stands_behind_an_open_transaction_is_not_the_end(run: Run, name: s
     assert run("consume", name, "--exit").stderr == ""
 
 
+def test_of_partitions_that_are_not_read_nothing_is_said(run: Run, tidelog_broker: Broker, name: str) -> None:
+    run("topic", "alter", name, "--partitions", 2)
+    writer = Producer({"bootstrap.servers": tidelog_broker.bootstrap, "transactional.id": name})
+    writer.init_transactions()
+    writer.begin_transaction()
+    writer.produce(name, b"open", partition=1)
+    writer.flush()
+    assert run("consume", name, "--exit", "--partition", 0).stderr == ""
+    assert f"{name}-1 ends at offset 0 for now" in run("consume", name, "--exit", "--partition", 1).stderr
+    writer.abort_transaction()
+
+
+def test_a_count_that_was_not_reached_is_no_reason_to_end(run: Run, name: str, open_transaction: Producer) -> None:
+    result = run("consume", name, "--exit", "--count", 2)
+    assert result.stdout == "committed\n"
+    assert f"{name}-0 ends at offset 2 for now" in result.stderr
+    assert run("consume", name, "--exit", "--count", 1).stderr == ""
+    open_transaction.abort_transaction()
+
+
 def test_a_batch_whose_checksum_is_wrong_is_not_shown(tmp_path: Path) -> None:
     with Tidelog(tmp_path / "data") as broker:
         create_topic(broker.bootstrap, "numbers")

@@ -73,7 +73,7 @@ def consume(
         raise click.UsageError("--format says all that is shown: it can't be with --json, --key, --headers or --place")
     write = _writer(template, as_json, _text_line(with_key, with_headers, with_place))
     stop = _Stop()
-    waits = Waits(bootstrap, topics, at_end=stop_at_end, committed_only=not uncommitted)
+    waits = Waits(bootstrap, topics, partitions, at_end=stop_at_end, committed_only=not uncommitted)
     messages = _messages(
         bootstrap,
         topics,
@@ -87,8 +87,8 @@ def consume(
         isolation_level="read_uncommitted" if uncommitted else "read_committed",
     )
     with _until_stopped(stop):
-        _show(messages, write, stop, flush_each=not stop_at_end or group is not None)
-        waits.ended(count)
+        shown = _show(messages, write, stop, flush_each=not stop_at_end or group is not None)
+        waits.ended(by_count=shown == count)
 
 
 def _messages(
@@ -151,14 +151,17 @@ def _flush() -> None:
         forget_output()
 
 
-def _show(messages: "Generator[Message]", write: "Callable[[Message], str]", stop: _Stop, *, flush_each: bool) -> None:
-    out = sys.stdout
+def _show(messages: "Generator[Message]", write: "Callable[[Message], str]", stop: _Stop, *, flush_each: bool) -> int:
+    """How many there were."""
+    out, shown = sys.stdout, 0
     with closing(messages):
         for message in messages:
             stop.check()
             out.write(write(message))
+            shown += 1
             if flush_each:
                 out.flush()
+    return shown
 
 
 def _writer(template: str | None, as_json: bool, plain: "Callable[[Message], str]") -> "Callable[[Message], str]":

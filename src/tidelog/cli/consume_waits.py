@@ -1,9 +1,10 @@
 """Why nothing comes: `tidelog consume` says where it waits behind an open transaction, and ends with its reader."""
 
 import select
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,9 +24,19 @@ LOOK_EVERY_S = 10.0
 class Waits:
     """Told by the reading loop when nothing came, and when it is over."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], *, at_end: bool, committed_only: bool) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Sequence[str],
+        partitions: Collection[int],
+        *,
+        at_end: bool,
+        committed_only: bool,
+    ) -> None:
+        """`partitions`: only these are read; none: all."""
         self._bootstrap = bootstrap
         self._topics = topics
+        self._partitions = partitions
         self._at_end = at_end
         self._committed_only = committed_only
         self._look_at = time.monotonic() + LOOK_AFTER_S
@@ -38,9 +49,9 @@ class Waits:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._tell("waits at offset {} for {}")
 
-    def ended(self, count: int | None) -> None:
+    def ended(self, *, by_count: bool) -> None:
         """All that may be shown was; a count that was reached is an end of its own."""
-        if self._at_end and count is None:
+        if self._at_end and not by_count:
             self._tell("ends at offset {} for now, where {} begins")
         if self._offline:
             is_one = self._offline == 1
@@ -67,11 +78,14 @@ class Waits:
             return  # what can't be asked isn't told; records are still waited for
         for each in sorted(found, key=lambda each: (each.topic, each.partition, each.first_offset), reverse=True):
             at = (each.topic, each.partition, each.first_offset)
-            if at in self._told:
+            if at in self._told or (self._partitions and each.partition not in self._partitions):
                 continue
             self._told.add(at)
-            whose = f"the open transaction of {each.name}" if each.name else "an open transaction that nobody ends"
-            hint = f"`tidelog txn describe {each.name}`" if each.name else f"`tidelog txn hanging {each.topic}`"
+            whose = "an open transaction that nobody ends"
+            hint = f"`tidelog txn hanging {each.topic}`"
+            if each.name:
+                whose = f"the open transaction of {printable(each.name)}"
+                hint = f"`tidelog txn describe {printable(shlex.quote(each.name))}`"
             click.echo(
                 f"{each.topic}-{each.partition} {words.format(each.first_offset, whose)}: {hint} tells more, "
                 "--uncommitted shows what is in it",
