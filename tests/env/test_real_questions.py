@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,28 @@ def test_where_no_process_can_be_started_it_is_told(
             with pytest.raises(AsideError, match="no more processes"):
                 loop.run_until(each)
     assert loop.run_until(aside.ask(ECHO, bytearray(b"a"))) == b"a!"
+
+
+def test_who_is_refused_and_asks_on_has_the_answer_to_its_own_question(
+    loop: RealLoop, aside: ChildProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child ended, and the next could not be started at the first try: others wait, and one asks again."""
+    spawn, calls = os.posix_spawn, iter(range(100))
+
+    def refuse_once(*args: Any, **more: Any) -> int:
+        if next(calls) == 2:
+            raise BlockingIOError("no more processes")
+        return spawn(*args, **more)
+
+    monkeypatch.setattr(os, "posix_spawn", refuse_once)
+    again: Promise[bytearray] = Promise()
+    deadly = aside.ask(ECHO, bytearray(b"die"))
+    refused, behind = aside.ask(ECHO, bytearray(b"a")), aside.ask(ECHO, bytearray(b"b"))
+    refused.on_done(lambda _: aside.ask(ECHO, bytearray(b"c")).on_done(lambda done: again.resolve(done.result())))
+    for each in (deadly, refused):
+        with pytest.raises(AsideError):
+            loop.run_until(each)
+    assert (loop.run_until(behind), loop.run_until(again)) == (b"b!", b"c!")
 
 
 def test_who_answers_may_ask_on(loop: RealLoop, aside: ChildProcesses) -> None:

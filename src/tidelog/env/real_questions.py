@@ -62,7 +62,7 @@ class Questions:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        while self._waiting:
+        while self._waiting and self._asked is None:  # who is told that nobody answers may have asked again
             question = self._asked = self._waiting.popleft()
             try:
                 sock = self._connected()
@@ -71,8 +71,8 @@ class Questions:
                 question.promise.fail(AsideError(f"nobody answers: {error}"))
                 continue
             self._loop.run_blocking(partial(exchange, sock, question.data)).on_done(self._answered)
-            return
-        self._idle = self._loop.call_later(IDLE_S, self._let_go)
+        if self._asked is None and self._idle is None:
+            self._idle = self._loop.call_later(IDLE_S, self._let_go)
 
     def _connected(self) -> socket.socket:
         if self._closed:
