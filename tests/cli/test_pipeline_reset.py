@@ -10,12 +10,14 @@ from click.testing import CliRunner, Result
 
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
+from tests.cli.test_txn_two_phase import kill_in_commit
 from tests.spark.writing import Query
 from tidelog.cli.app import app
 from tidelog.spark.pipeline import left_out, unfit
 from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.resets import beginning, last_reset, writes_as
+from tidelog.spark.pipeline.resets import beginning, last_reset, note_reset, writes_as
 from tidelog.spark.pipeline.unfit import Row, Unfit
+from tidelog.spark.sink_name import Job, job_sink
 from tidelog.testing import Broker
 
 FILE = """name = "orders"
@@ -131,3 +133,22 @@ def test_what_a_sink_has_open_is_ended_before_its_checkpoint_goes(pipeline: Pipe
     assert reset(pipeline, "--sink", "copied", "-b", broker.bootstrap).exit_code == 0
     assert (query.open(), query.seen(), len(other.open())) == ([], [b"a"], 1)
     assert checkpoints(pipeline) == ["lake"]
+
+
+def test_what_another_sink_has_open_is_left_alone_however_alike_its_name_is(tmp_path: Path, broker: Broker) -> None:
+    """Its decisions are in a topic of its own: ended by those of the other sink, what is decided would be aborted."""
+    (tmp_path / "orders.toml").write_text(f'{FILE}\n[[sink]]\nfrom = "orders"\ntopic = "copied-late"\n')
+    made = load(tmp_path / "orders.toml", broker.bootstrap)
+    made.take_state()
+    (made.state / "checkpoints/copied").mkdir(parents=True)
+    other = Query(broker.bootstrap, "late", decisionsTopic="decisions-of-late")
+    other = other.under(job_sink(Job(other.topic, str(uuid4()), writes_as(made, "copied-late"))))
+    kill_in_commit(other, 0, other.task(0, b"a"))
+    [name] = other.open()
+    assert reset(made, "--sink", "copied", "-b", broker.bootstrap).exit_code == 0
+    assert other.open() == [name]
+
+
+def test_no_sink_is_taken_for_another_that_was_reset(pipeline: Pipeline) -> None:
+    note_reset(pipeline, "copied", None)
+    assert writes_as(pipeline, "copied") != writes_as(pipeline, "copied-1")

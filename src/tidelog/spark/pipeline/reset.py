@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidelog.rpc.transactions import open_transactions
-from tidelog.spark.leaving import end_run
+from tidelog.spark.leaving import end_owned
 from tidelog.spark.pipeline import left_out, unfit
 from tidelog.spark.pipeline.meaning import BAD_ROWS
 from tidelog.spark.pipeline.model import Pipeline
-from tidelog.spark.pipeline.resets import Reset, checkpoint_of, last_reset, note_reset
-from tidelog.spark.producers import Owner, owner_of
+from tidelog.spark.pipeline.resets import Reset, checkpoint_of, last_reset, names_of, note_reset
+from tidelog.spark.producers import Owner
+from tidelog.spark.sink_name import Job, job_of, job_sink, older_name
 from tidelog.spark.sink_options import read_sink_options
 
 REMOVED = ".removed"
-PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +67,21 @@ def _end_what_is_open(pipeline: Pipeline, query: str, checkpoint: Path) -> None:
     sink = _sink(pipeline, query)
     if "topic" not in sink:
         return
-    jobs = f"{pipeline.state_id}-{query}"
+    names = names_of(pipeline, query)
+    older = {older_name(job_sink(Job("", "", name))) for name in names}
     try:
         spark_id = json.loads((checkpoint / "metadata").read_text())["id"]
     except (FileNotFoundError, ValueError):
         spark_id = None
 
     def is_its(owner: Owner) -> bool:
-        return jobs in owner.sink or (spark_id is not None and spark_id in owner.sink)
+        job = job_of(owner.sink)
+        if job is not None:
+            return job.query == spark_id or job.job in names
+        return owner.sink == spark_id or owner.sink in older
 
-    def wanted(name: str) -> bool:
-        owner = owner_of(name)
-        return owner is not None and is_its(owner)
-
-    with pipeline.reach(PATIENCE_S) as cluster:
-        found = [owner_of(each.transactional_id or "") for each in open_transactions(cluster, wanted)]
     options = read_sink_options({**pipeline.kafka, **sink.get("options", {})}, streaming=True)
-    for run in sorted({owner.run for owner in found if owner is not None}):
-        end_run(options, run)
+    end_owned(options, is_its, f"sink {query}", is_ending=False)
 
 
 def _sink(pipeline: Pipeline, query: str) -> dict[str, Any]:

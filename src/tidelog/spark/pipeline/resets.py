@@ -55,8 +55,13 @@ def beginning(pipeline: Pipeline, query: str) -> Reset | None:
 
 def writes_as(pipeline: Pipeline, query: str) -> str:
     """The name by which what a query writes is known to be a repetition."""
-    number = last_reset(pipeline, query).number
-    return f"{pipeline.state_id}-{query}" + (f"-{number}" if number else "")
+    return names_of(pipeline, query)[-1]
+
+
+def names_of(pipeline: Pipeline, query: str) -> list[str]:
+    """All that it had, the one of now last. No two queries share one: no sink is called `copied:1`."""
+    first = f"{pipeline.state_id}-{query}"
+    return [first, *(f"{first}:{number + 1}" for number in range(last_reset(pipeline, query).number))]
 
 
 def _file(pipeline: Pipeline, query: str) -> Path:
