@@ -86,6 +86,19 @@ def test_who_waits_is_told_when_a_partition_goes_offline(broker: Tidelog) -> Non
         consuming.wait(DEADLINE_S)
 
 
+def test_a_partition_that_is_asked_for_and_offline_is_not_passed_over(run: Run) -> None:
+    """Or else a group would be thought to have been reset, and records to have been deleted."""
+    refused = run("group", "reset", "late", "--to", "earliest", "--topic", "orders", "--yes", code=1).stderr
+    assert "cannot reset group late: orders-0 can't be reached now" in refused
+    assert "--topic orders:1" in refused
+    assert run("group", "reset", "late", "--to", "earliest", "--topic", "orders:1", "--yes").stdout.count("orders") == 1
+    refused = run("topic", "trim", "orders", "--before", "end", "--partition", 0, "--yes", code=1).stderr
+    assert "orders-0 is offline: " in refused
+    trimmed = run("topic", "trim", "orders", "--before", "end", "--yes")
+    assert "Deleted 1 record of orders" in trimmed.stdout
+    assert "orders-0 is offline, and was left out" in trimmed.stderr
+
+
 def test_a_record_for_an_offline_partition_is_told_which_and_why(run: Run) -> None:
     said = run("produce", "orders", "-p", 0, "--timeout", 1, stdin="x\n", code=1).stderr
     assert "orders-0 is offline: " in said

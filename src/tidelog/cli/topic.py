@@ -11,7 +11,7 @@ from tidelog.cli.show import counted, human_bytes, show_json, show_table
 from tidelog.env.log_lines import printable
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Partition, Topic
+    from tidelog.client.admin import Partition, Topic, Trim
 
 
 @click.group()
@@ -224,7 +224,12 @@ def trim(name: str, before: str, partitions: tuple[int, ...], yes: bool, bootstr
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--before") from None
     admin = Admin(bootstrap)
-    plan = admin.trim_plan(name, where, partitions)
+    plan: list[Trim] = []
+    for each in admin.trim_plan(name, where, partitions):
+        if each.offline is None:
+            plan.append(each)
+        else:
+            click.echo(f"{name}-{each.partition} is offline, and was left out: {printable(each.offline)}", err=True)
     records = sum(each.records for each in plan)
     if not as_json:
         show_table(

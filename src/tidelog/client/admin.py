@@ -51,12 +51,14 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """What deleting the first records of a partition comes to: it starts at `new` then."""
+    """What deleting the first records of a partition comes to: it starts at `new` then. `offline`: why nothing of it
+    can be deleted."""
 
     partition: int
     start: int
     end: int
     new: int
+    offline: str | None = None
 
     @property
     def records(self) -> int:
@@ -106,18 +108,21 @@ class Admin:
         self._wait(grown[name], doing)
 
     def trim_plan(self, name: str, where: Start, partitions: Collection[int] = ()) -> list[Trim]:
-        """What would go if everything before `where` was deleted: of these partitions, or all that can be served."""
+        """What would go if everything before `where` was deleted: of these partitions, each of which must be served,
+        or of all."""
         topic = self.topic(name)
         for index in set(partitions) - {each.index for each in topic.partitions}:
             count = len(topic.partitions)
             raise ClientError(f"{name} has no partition {index}: it has {count}, numbered from 0")
-        served = [
-            each for each in topic.partitions if each.offline is None and (not partitions or each.index in partitions)
-        ]
+        chosen = [each for each in topic.partitions if not partitions or each.index in partitions]
+        for each in chosen if partitions else ():
+            if each.offline is not None:
+                raise ClientError(f"{name}-{each.index} is offline: {each.offline}", "`tidelog status` says what to do")
+        served = [each for each in chosen if each.offline is None]
         by_time: dict[int, int] = {}
         if where.kind == "time":
             by_time = self._offsets(name, served, library.OffsetSpec.for_timestamp(where.value))
-        plan: list[Trim] = []
+        plan = [Trim(each.index, 0, 0, 0, each.offline) for each in chosen if each.offline is not None]
         for each in served:
             start, end = each.start or 0, each.end or 0
             if where.kind == "offset" and where.value > end > start:

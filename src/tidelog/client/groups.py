@@ -123,7 +123,8 @@ class Groups:
         return found
 
     def plan(self, name: str, where: "Start | Shift", topics: Sequence[tuple[str, Sequence[int]]] = ()) -> list[Change]:
-        """What a reset would change, and where to; ClientError where the group has members.
+        """What a reset would change, and where to; ClientError where the group has members, or a partition can't be
+        reached. One whose topic was deleted is left out.
 
         `topics` with their partitions (none: all of them); without, everything that the group has an offset of. An
         offset outside of what a partition holds becomes the nearest one that it does.
@@ -135,8 +136,9 @@ class Groups:
             raise ClientError(
                 f"group {name} has no offsets to reset", "name the topics to begin with: --topic NAME, once for each"
             )
-        starts, _ = self._offsets(places, library.OffsetSpec.earliest())
-        ends, _ = self._offsets(places, library.OffsetSpec.latest())
+        starts, unreachable = self._offsets(places, library.OffsetSpec.earliest())
+        ends, unreachable_too = self._offsets(places, library.OffsetSpec.latest())
+        self._refuse_unreachable(name, places, unreachable | unreachable_too)
         wanted = self._wanted(where, places, committed, starts, ends)
         return [
             Change(*place, committed.get(place), min(max(wanted[place], starts[place]), ends[place]))
@@ -185,6 +187,14 @@ class Groups:
         if group.members:
             count = len(group.members)
             raise members_in_the_way(name, f"it has {count} member{'s' if count != 1 else ''} and is {group.state}")
+
+    def _refuse_unreachable(self, name: str, places: list[Place], unreachable: set[Place]) -> None:
+        for topic, partition in sorted(unreachable):
+            others = ",".join(str(each) for of, each in places if of == topic and (of, each) not in unreachable)
+            raise ClientError(
+                f"cannot reset group {name}: {topic}-{partition} can't be reached now",
+                "`tidelog status` says why" + (f"; --topic {topic}:{others} leaves it out" if others else ""),
+            )
 
     def _chosen(self, topics: Sequence[tuple[str, Sequence[int]]]) -> list[Place]:
         there = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
