@@ -58,3 +58,22 @@ def test_a_peer_that_takes_nothing_is_not_waited_for(pair: Pair) -> None:  # noq
     pair.client.recv(1 << 20)
     pair.turn()
     assert pair.connection.stirred()
+
+
+def test_what_waits_until_the_peer_takes_its_answers_is_no_trickle(pair: Pair) -> None:  # noqa: F811
+    """The sweep closes a connection whose request doesn't come whole for a minute; this one isn't let come."""
+    small, large = framed(b"now:c"), framed(b"now:" + b"z" * 100_000)
+    dispatch, answer = pair.host.dispatch, framed(bytes(8 << 20))
+    pair.host.dispatch = lambda *_: answer
+    pair.client.send(small)
+    pair.turn(20)
+    pair.host.dispatch = dispatch
+    pair.client.setblocking(False)
+    sent = pair.client.send(small + large)
+    pair.turn()
+    for _ in range(4):
+        pair.connection.look_for_peer()  # which receives some of it
+    assert not pair.connection.half_frame
+    told = pair.answers()
+    pair.send((small + large)[sent:])
+    assert [len(answer) for answer in told + pair.answers()] == [8 << 20, 1, 100_000]

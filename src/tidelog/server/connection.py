@@ -113,8 +113,8 @@ class Connection:
 
     @property
     def half_frame(self) -> bool:
-        """Whether a request has begun to arrive and isn't complete."""
-        return self._frame is not None or (bool(self._left) and not self._stopped)
+        """Whether a request has begun to arrive and isn't complete, though nothing here keeps it from coming."""
+        return self._reading and (self._frame is not None or bool(self._left))
 
     @property
     def frame_filled(self) -> int:
