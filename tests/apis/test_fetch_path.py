@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker, produce_fields
 from tests.raw import build, request_class
 from tidelog.wire.codec import encoder
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 TOPICS = {
@@ -310,3 +311,32 @@ def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
     assert all(each.done for sent in asked for each in sent)
     for broker in brokers:
         assert not any(partition._fetches for partition in broker.services.replicas)
+
+
+def test_what_is_out_of_the_ordinary_among_hundreds_of_partitions_is_told_in_steps() -> None:
+    """A request for so many is read in steps the second time, when the general way has it: the answer is late again."""
+    broker = Harbour()
+    topic_id = broker.make_topic("tide", 1200)
+    broker.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
+    wanted = [part(offset=7 if index == 5 else 0, partition=index) for index in range(1200)]
+    for _ in range(3):
+        answer = broker.ask(ApiKey.FETCH, 16, fields(topic_id, *wanted, max_wait_ms=500, min_bytes=1))
+        told = answer.responses[0].partitions
+        assert len(told) == 1200
+        assert {one.partition_index: one.error_code for one in told if one.error_code} == {
+            5: ErrorCode.OFFSET_OUT_OF_RANGE
+        }
+
+
+def test_a_client_that_goes_while_that_is_told_is_let_go_of() -> None:
+    broker = Harbour()
+    topic_id = broker.make_topic("tide", 1200)
+    broker.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
+    wanted = [part(offset=7 if index == 5 else 0, partition=index) for index in range(1200)]
+    asked = broker.send(ApiKey.FETCH, 16, fields(topic_id, *wanted, max_wait_ms=500, min_bytes=1))
+    broker.timeline.run_until(lambda: asked.late.done, broker.timeline.now + 30.0)
+    assert not asked.done
+    asked.late.abandon()
+    broker.pass_time(30.0)
+    assert not asked.done
+    assert not any(partition._fetches for partition in broker.services.replicas)

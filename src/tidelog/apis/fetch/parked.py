@@ -59,6 +59,14 @@ class Look(Protocol):
         ...
 
 
+class Late(Protocol):
+    """An answer that comes later, as `server/answers.py` has it."""
+
+    def begin(self, slot: Any) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
 class State(Enum):
     LOOKING = auto()
     """Its first look is under way; who wakes it meanwhile is looked at afterwards."""
@@ -70,7 +78,7 @@ class State(Enum):
 
 
 class Parked:
-    """`looked`: all of it was looked at already, and there was too little. An answer may be a fetch that is parked."""
+    """`looked`: all of it was looked at already, and there was too little. An answer may itself be late."""
 
     __slots__ = ("_look", "_loop", "_slot", "_state", "_successor", "_timer", "_wait_s", "_woken", "runs_ahead")
 
@@ -82,7 +90,7 @@ class Parked:
         self._woken: set[Partition] = set()
         self._slot: Any = None
         self._timer: Any = None
-        self._successor: Parked | None = None
+        self._successor: Late | None = None
         self.runs_ahead = False
 
     @property
@@ -190,11 +198,11 @@ class Parked:
         slot = self._slot
         self._leave()
         self._forget()
-        if isinstance(answer, Parked):  # the general way, which has many to look at, too
+        if answer is None or isinstance(answer, (bytes, list)):
+            slot.complete(answer)
+        else:  # the general way, which has many to look at, too, or reads the request in steps
             self._successor = answer
             answer.begin(slot)
-        else:
-            slot.complete(answer)
 
     def _leave(self) -> None:
         """Let go of whoever holds it: thousands a second must not wait for the garbage collector."""
