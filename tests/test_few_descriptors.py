@@ -8,6 +8,7 @@ import errno
 import pytest
 
 from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.txn import Txn, read_committed
 from tests.batches import Producer
 from tests.group_requests import commit_fields
 from tidelog.sim.disk import SimDisk, SimFile
@@ -144,3 +145,25 @@ def test_what_is_behind_a_first_batch_that_came_before_the_log_could_be_opened_w
     disk.failing = 0
     assert send(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [send(sequence) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
+
+
+def test_a_transaction_whose_abort_met_it_is_aborted_later() -> None:
+    """The abort is noted in an index before its marker is written: whichever of the two files couldn't be opened."""
+    disk = FewDescriptorsDisk(SimRandom(1))
+    harbour = Harbour(SETTINGS | {"tidelog.open.files.max": "16"}, disk=disk)
+    harbour.make_topic("tide", 40)
+    for attempt in range(6):
+        txn = Txn(harbour, "bank")
+        assert txn.init() == 0
+        assert txn.add("tide", 0) == 0
+        assert txn.send("tide", b"aborted") == 0
+        for partition in range(1, 40):  # its file is closed, as one that is used least
+            harbour.append("tide", b"x", partition=partition)
+        disk.left, disk.failing = attempt, 1
+        while txn.abort():  # its coordinator's log may be the one that can't be opened
+            harbour.pass_time(0.5)
+        harbour.pass_time(SERVED_AGAIN_S)
+        assert txn.state == "CompleteAbort", f"call {attempt}"
+        disk.left = -1
+    assert read_committed(harbour, "tide") == []
+    assert len(harbour.partition("tide").log.segments[0].aborted(disk).entries()) == 6

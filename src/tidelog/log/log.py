@@ -260,9 +260,10 @@ class Log(ReadableLog):
         try:
             if header.leader_epoch != self._epoch:
                 self._enter_epoch(header.leader_epoch, header.base_offset)
+            file = self._store.files.open(segment)  # first: it may fail, and what is noted then would stay noted
             if header.producer_id >= 0 and header.attributes & CONTROL_FLAG:
                 self._note_aborted(segment, data, header._replace(pos=0))
-            self._store.files.open(segment).append(data)
+            file.append(data)
         except OSError as error:
             raise self._write_failed(segment, error) from error
         segment.note(header.last_offset, header.max_timestamp)
