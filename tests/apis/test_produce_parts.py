@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.apis.harbour import Asked, Harbour, batch, in_transaction
+from tests.apis.txn import SECOND, Txn
 from tests.batches import Producer
 from tidelog.apis.produce import PARTITIONS_AT_ONCE, takes_long
 from tidelog.apis.produce_parts import PARTITIONS_A_PART
@@ -161,3 +162,16 @@ def test_few_partitions_do_not_take_long(broker: Harbour) -> None:
 
     assert not takes_long(request(PARTITIONS_AT_ONCE))
     assert takes_long(request(PARTITIONS_AT_ONCE + 1))
+
+
+@pytest.mark.parametrize("epoch", [0, 7])
+def test_without_acks_an_error_of_a_part_that_had_to_wait_closes_the_connection_too(
+    broker: Harbour, epoch: int
+) -> None:
+    txn = Txn(broker, "bank", versions=SECOND)
+    assert txn.init() == 0
+    many = {index: txn.batch(b"x", sequence=0, epoch=epoch) for index in range(MANY)}
+    asked = send(broker, {"tide": many}, acks=0, version=12, transactional_id="bank")
+    broker.pass_time(5)
+    assert (asked.done, asked.closed is not None, asked.frame) == (True, epoch != txn.epoch, None)
+    assert broker.partition("tide").log.log_end == (1 if epoch == txn.epoch else 0)

@@ -55,7 +55,11 @@ def in_parts(
         yield
     if failed is not None:
         raise failed
-    return (yield from _joined(request, outcomes)) if request.acks else None
+    if request.acks:
+        return (yield from _joined(request, outcomes))
+    for _, promise in outcomes:  # one that had to wait for its part of the transaction, or for a look, tells here
+        yield from settled(promise)
+    return None
 
 
 def _begin(
