@@ -49,3 +49,12 @@ def test_the_newest_record_is_one_that_is_there(sim: Shore) -> None:
     roll(sim, log)
     clean(sim, log)
     assert log.max_timestamp() == (NOW_MS + 500, 1, EPOCH)
+
+
+def test_of_records_without_a_timestamp_the_first_is_the_newest(sim: Shore) -> None:
+    """As in Kafka: none of them is newer than another, and the log isn't empty."""
+    log = sim.log()
+    for _ in range(3):
+        send(log, Batch([Sent(b"undated")], base_timestamp=-1))
+    assert log.max_timestamp() == (-1, 0, EPOCH)
+    assert log.find_by_time(0, log.log_end) is None

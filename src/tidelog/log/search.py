@@ -135,7 +135,7 @@ def max_timestamp(log: ReadableLog, walked: Walked | None) -> Found | Unwalked |
         log.look(segment, number)
         if newest is None or segment.max_timestamp > newest.max_timestamp:
             newest = segment
-    if newest is None or newest.max_timestamp < 0:
+    if newest is None:
         return None
     timestamp, offset = newest.max_timestamp, newest.max_timestamp_offset
     start = log.indexes(newest).lookup(offset)

@@ -112,4 +112,22 @@ def across_segments(side: Side, rng: Random) -> None:
     side.look(topic)
 
 
-SCRIPTS = (across_segments, every_version_and_timestamp, where_epochs_end, records_deleted)
+def without_timestamps(side: Side, rng: Random) -> None:
+    """Batches that have none, alone and among others: none of them is found by a time."""
+    alone = side.create(f"undated-{rng.getrandbits(32):08x}")
+    mixed = side.create(f"half-dated-{rng.getrandbits(32):08x}", configs={"index.interval.bytes": "100"})
+    for place, base in enumerate((-1, NOW_MS - 5000, -1, NOW_MS - 9000, -1, 0, NOW_MS - 5000)):
+        batch = Batch([Sent(b"%d" % place), Sent(b"second")], base_timestamp=base).encode()
+        side.produce(mixed, batch, note="half dated")
+        if base < 0:
+            side.produce(alone, batch, note="undated")
+    for topic in (alone, mixed):
+        for time in (*range(-6, 2), NOW_MS - 9000, NOW_MS - 5000, NOW_MS - 4999, NOW_MS):
+            side.list_offset(topic, time)
+        topics = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}]
+        side.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 5000}, "before 3")
+        for time in (-3, 0, NOW_MS - 9000):
+            side.list_offset(topic, time, note="trimmed")
+
+
+SCRIPTS = (across_segments, every_version_and_timestamp, where_epochs_end, records_deleted, without_timestamps)
