@@ -121,6 +121,18 @@ def test_what_is_wrong_with_all_of_it_is_found_before_anything_is_written(
     assert {broker.partition("tide", index).log.log_end for index in range(MANY)} == {0}
 
 
+@pytest.mark.parametrize("count", [2, MANY])
+@pytest.mark.parametrize("acks", [1, 2])
+def test_what_is_wrong_with_all_of_it_is_told_in_words(broker: Harbour, count: int, acks: int) -> None:
+    sent = {index: in_transaction(b"x", producer_id=7 + index % 2) for index in range(count)}
+    for transactional_id in (None, "cargo"):
+        asked = send(broker, {"tide": dict(sent)}, version=12, acks=acks, transactional_id=transactional_id)
+        broker.pass_time(5)
+        answers = [part for topic in asked.response.responses for part in topic.partition_responses]
+        assert len(answers) == count
+        assert all(part.error_code and part.error_message for part in answers)
+
+
 def test_idempotent_batches_of_two_large_requests_come_in_order(broker: Harbour) -> None:
     for sequence in range(2):
         sent = batch(b"x", producer=Producer(7, 0, sequence))

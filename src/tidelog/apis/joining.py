@@ -98,9 +98,7 @@ def join(context: Context, request: ProduceRequest) -> Joined | Promise[Joined]:
             if producer_id < 0:
                 continue
             if producer is not None and producer != (producer_id, epoch):
-                raise KafkaError(
-                    ErrorCode.INVALID_PRODUCER_ID_MAPPING, "transactional records of more than one producer"
-                )
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             producer = Producer(producer_id, epoch)
             place: Place = (topic.topic_id if by_id else topic.name, data.index)
             try:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.apis.admission import Admissions, keep, look_ahead, served
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
-from tidelog.apis.produce_parts import Outcome, in_parts, refusal_of, refused_in_parts
+from tidelog.apis.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
 from tidelog.apis.staged import Staged, staged_after
 from tidelog.env.promise import Promise, gather
 from tidelog.log.producers import NotRemembered
@@ -429,7 +429,9 @@ def _refused(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+            PartitionProduceResponse(
+                index=partition.index, error_code=code, base_offset=-1, error_message=REFUSED_IN_WORDS.get(code)
+            )
             for partition in topic.partition_data
         ],
     )

@@ -24,6 +24,13 @@ PARTITIONS_A_PART_OF_TRANSACTION = 256
 """More at once, since the transaction's coordinator is asked for each part."""
 LOOKED_AT_A_STEP = 64
 
+REFUSED_IN_WORDS = {
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional records without a transactional id",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "transactional records of more than one producer",
+}
+"""Why nothing of a request is taken."""
+
 Outcome: TypeAlias = "ProduceResponse | Staged[ProduceResponse] | None"
 
 _read_producer = Struct(">qh").unpack_from  # producer id, epoch
