@@ -197,7 +197,8 @@ def test_all_partitions_join_or_none(harbour: Harbour) -> None:
     codes = [one.partition_error_code for one in answer.results_by_topic_v3_and_below[0].results_by_partition]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert txn.state == "Empty"
-    assert txn.add("__transaction_state") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for internal in ("__transaction_state", "__consumer_offsets", "__share_group_state"):
+        assert txn.add(internal) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_brokers_may_verify(harbour: Harbour) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.apis.transactional import answered, as_known_to
-from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
 from tidelog.env.promise import Promise
@@ -40,7 +40,6 @@ BATCHED_FROM = 4
 TRANSACTIONS_AT_ONCE = 256
 """Transactions that are on their way to the log at once."""
 PLACES_A_STEP = 64
-INTERNAL = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 HOLDS = {(RENEW, 0): False, (PREPARE, 0): True}
 """What is asked for by a name that no topic can have: whether the transaction is prepared."""
 
@@ -122,7 +121,7 @@ def _unknown(context: Context, partitions: list[TopicPartition]) -> Steps[dict[T
     image = context.services.metadata.image
     refused: dict[TopicPartition, ErrorCode] = {}
     for place, (topic, index) in enumerate(partitions, 1):
-        if topic in INTERNAL and context.version < BATCHED_FROM:
+        if topic in INTERNAL_TOPICS and context.version < BATCHED_FROM:
             refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif image.partition(topic, index) is None:
             refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

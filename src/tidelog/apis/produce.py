@@ -24,6 +24,7 @@ from tidelog.apis.admission import Admissions, keep, look_ahead, served
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.apis.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
 from tidelog.apis.staged import Staged, staged_after
+from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.env.promise import Promise, gather
 from tidelog.log.producers import NotRemembered
 from tidelog.log.record_check import Lengthy, RecordsRefused
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.produce")
 
 ADMIN_CLIENT_ID = "__admin_client"
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 FLEXIBLE_FROM = 9
 HINTS_FROM = 10
 IDS_FROM = 13

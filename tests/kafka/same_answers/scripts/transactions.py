@@ -347,7 +347,8 @@ def refused(side: Side, rng: Random) -> None:
     txn.init()
     txn.add(topic, 0, 7, note="a partition that isn't there")
     txn.add("nowhere", 0, note="a topic that isn't there")
-    txn.add("__transaction_state", 0, note="the broker's own")
+    for internal in ("__transaction_state", "__consumer_offsets", "__share_group_state"):
+        txn.add(internal, 0, note="the broker's own")
     txn.describe("nothing joined")
     for version in (9, 11):
         txn.send(topic, b"x", version=version, note="didn't join")
