@@ -52,6 +52,22 @@ def test_names_of_another_version_are_passed_over_when_resolving_but_refused_whe
         check_topic({"from.the.future": "1"}, broker)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (9999999.0, "9999999.0"),
+        (12500000.0, "1.25E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_numbers_with_a_point_are_written_as_java_writes_them(value: float, text: str) -> None:
+    assert BrokerConfig.SETTINGS["log.cleaner.io.max.bytes.per.second"].text(value) == text
+
+
 def test_where_a_topic_is_kept_is_written_down_when_it_is_made() -> None:
     disk, memory = BrokerConfig.parse({}), BrokerConfig.parse({"tidelog.storage": "memory"})
     own = {"retention.ms": "5"}

@@ -51,9 +51,14 @@ UNKNOWN_TYPE = 0
 RESOURCES_MAX = 5000
 """Resources that one request may describe: each takes some 40 times the bytes of its name in the answer."""
 NOT_SHOWN = frozenset(
-    ("internal.segment.bytes", "log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms")
+    (
+        "group.consumer.regex.refresh.interval.ms",
+        "internal.segment.bytes",
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+    )
 )
-"""Settings that are there for tests."""
+"""Settings that Kafka calls internal: shown only where they are given."""
 
 
 def handle(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:

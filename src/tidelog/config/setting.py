@@ -102,7 +102,7 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
-        return str(value)
+        return _double_text(value) if isinstance(value, float) else str(value)
 
     @property
     def allowed(self) -> str:
@@ -220,6 +220,17 @@ def long(default: int, doc: str, *, at_least: int | None = None, dynamic: bool =
 def optional_long(default: int | None, doc: str, *, dynamic: bool = False) -> int | None:
     declared: Any = Setting(Type.LONG, default, doc, dynamic=dynamic)
     return declared
+
+
+def _double_text(value: float) -> str:
+    """As Java writes it: 0.5, but 1.0E-4 and 1.0E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    from decimal import Decimal  # here: hardly any setting needs it
+
+    sign, digits, _ = (exact := Decimal(repr(value)).normalize()).as_tuple()
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exact.adjusted()}"
 
 
 def double(default: float, doc: str, *, at_least: int, at_most: float, dynamic: bool = False) -> float:
