@@ -20,6 +20,18 @@ def test_batches_that_compaction_emptied_are_passed_over(sim: Shore, emptied: in
     assert log.find_by_time(NOW_MS + 50, log.log_end) == (NOW_MS + 200, emptied, EPOCH)
 
 
+def test_segments_with_only_emptied_batches_of_that_time_are_passed_over(sim: Shore) -> None:
+    log = compacted(sim)
+    put(log, (b"k", b"old"), producer=Producer(1, 0, 0), now_ms=NOW_MS + 300)
+    put(log, (b"other", b"stays"), now_ms=NOW_MS)
+    roll(sim, log)
+    put(log, (b"k", b"new"), now_ms=NOW_MS + 400)
+    roll(sim, log)
+    clean(sim, log)
+    assert [record.offset for record in contents(log)] == [1, 2]
+    assert log.find_by_time(NOW_MS + 200, log.log_end) == (NOW_MS + 400, 2, EPOCH)
+
+
 def test_emptied_batches_do_not_make_a_lie_of_the_next(sim: Shore) -> None:
     log = compacted(sim)
     for n in range(5):
