@@ -101,6 +101,7 @@ def test_what_a_coordinator_knows_is_not_aborted_behind_its_back(run: Run, decid
     assert f"tidelog txn abort {name}" in refused
     assert decided.open() == [name]
     assert [each["id"] for each in json.loads(run("hanging", decided.topic, "--open", "--json").output)] == [name]
+    run("abort", name, "--yes", "--prepared")
 
 
 def test_what_is_left_is_ended_as_was_decided(

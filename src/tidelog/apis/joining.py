@@ -15,6 +15,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tidelog.apis.admission import IDS_FROM
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
 from tidelog.env.promise import Promise
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tidelog.replica.partition import Partition
     from tidelog.wire.messages.produce import ProduceRequest
 
-IDS_FROM = 13
 JOINS_FROM = 12
 ABORTABLE_FROM = 11
 

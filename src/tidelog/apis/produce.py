@@ -20,7 +20,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidelog.apis.admission import Admissions, keep, look_ahead, served
+from tidelog.apis.admission import IDS_FROM, Admissions, keep, look_ahead, served
 from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
 from tidelog.apis.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
 from tidelog.apis.staged import Staged, staged_after
@@ -67,7 +67,6 @@ log = logging.getLogger("tidelog.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 FLEXIBLE_FROM = 9
 HINTS_FROM = 10
-IDS_FROM = 13
 ZSTD_FROM = 7
 TARGETS_MAX = 20_000
 PARTITIONS_AT_ONCE = 256

@@ -63,7 +63,7 @@ class Waits:
     def offline(self, each: "Offline") -> None:
         """A partition that can't be read: the others are."""
         self._offline += 1
-        click.echo(f"{each.place} is offline: {printable(each.reason or 'its broker does not say why')}", err=True)
+        click.echo(printable(each.told), err=True)
 
     def _tell(self, words: str) -> None:
         from tidelog.client.errors import ClientError

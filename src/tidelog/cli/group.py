@@ -1,11 +1,10 @@
 """`tidelog group`: list, describe, reset, delete consumer groups."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.deleting import delete_each
+from tidelog.cli.deleting import confirm, delete_each
 from tidelog.cli.group_describe import show_again, show_groups
 from tidelog.cli.group_tables import change_rows, change_to_json
 from tidelog.cli.options import bootstrap_option, group_names, json_option
@@ -19,10 +18,6 @@ TO = (
     "earliest, latest, an offset (42), the last of each partition (-10), a time ago (15m, 2h, 1d) or a time "
     "(2026-01-31T12:00)"
 )
-
-
-OF_SINKS = "tidelog-spark-"
-"""How groups are named that no consumer is in: a sink of Spark keeps there which batches are decided."""
 
 NO_GROUPS = "No groups yet. A consumer makes one when it subscribes with a group.id."
 
@@ -63,10 +58,11 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], show_all: bool,
       tidelog group list --type consumer
     """
     from tidelog.client.groups import Groups
+    from tidelog.rpc.groups import OF_SPARK_SINKS
 
     unknown = _tell_unknown(bootstrap)
     there = Groups(bootstrap).all()
-    every = [each for each in there if show_all or not each.name.startswith(OF_SINKS)]
+    every = [each for each in there if show_all or not each.name.startswith(OF_SPARK_SINKS)]
     found = [each for each in every if (not states or each.state in states) and (not types or each.type in types)]
     if as_json:
         show_json([{"group": g.name, "state": g.state, "type": g.type, "members": len(g.members)} for g in found])
@@ -124,12 +120,13 @@ def describe(names: tuple[str, ...], show_all: bool, watch: bool, every: float, 
       tidelog group describe billing --json | jq .[0].lag
     """
     from tidelog.client.groups import Groups
+    from tidelog.rpc.groups import OF_SPARK_SINKS
 
     groups = Groups(bootstrap)
 
     def show() -> None:
         described = [groups.group(name) for name in names] if names else groups.all()
-        found = [each for each in described if names or show_all or not each.name.startswith(OF_SINKS)]
+        found = [each for each in described if names or show_all or not each.name.startswith(OF_SPARK_SINKS)]
         show_groups(found, groups.progress(found), as_json=as_json)
         if not as_json:
             _tell_hidden(len(described) - len(found))
@@ -182,8 +179,7 @@ def reset(
     if not as_json:
         show_table(["Topic", "Partition", "Old", "New", "Change"], change_rows(changes), right=(1, 2, 3, 4))
     if not dry_run:
-        if not yes and sys.stdin.isatty():
-            click.confirm(f"Set group {name} to these offsets?", abort=True)
+        confirm(f"Set group {name} to these offsets?", yes=yes)
         groups.reset(name, changes)
     if as_json:
         show_json(told)
@@ -222,9 +218,8 @@ def _where(to: str | None, shift: int | None) -> "Start | Shift":
         raise click.UsageError("give one of --to and --shift: where to go on, or how far from where it is")
     if shift is not None:
         return Shift(shift)
-    text = {"earliest": "beginning", "latest": "end"}.get(to or "", to or "")
     try:
-        return Start.parse(text, datetime.now().astimezone())
+        return Start.parse(to or "", datetime.now().astimezone())
     except ValueError:
         raise click.BadParameter(f"{to!r} is no place to go on from: use {TO}", param_hint="--to") from None
 

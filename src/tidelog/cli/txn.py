@@ -1,11 +1,11 @@
 """`tidelog txn`: list, describe and abort transactions, and find those that nothing will end."""
 
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.deleting import confirm
 from tidelog.cli.failure import Failure
 from tidelog.cli.options import bootstrap_option, json_option, topic_names
 from tidelog.cli.show import human_time, show_json, show_table
@@ -225,7 +225,7 @@ def _abort(transactions: "Transactions", name: str, yes: bool, prepared: bool) -
             f"{name} is prepared: its commit may be recorded elsewhere, and then its rows would be lost",
             "`tidelog txn settle` ends what a Spark query left as its decision says; --prepared aborts it all the same",
         )
-    _confirm(f"Abort the transaction of {name} ({state}) and fence its producer?", yes)
+    confirm(f"Abort the transaction of {name} ({state}) and fence its producer?", yes=yes)
     transactions.abort(name)
     aborted = state == "Ongoing"
     words = f"Aborted the transaction of {name}." if aborted else f"{name} had none open; its producer is fenced."
@@ -242,15 +242,10 @@ def _abort_hanging(
             "past it the transaction would be aborted here, and perhaps committed elsewhere",
             f"`tidelog txn abort {shlex.quote(found.name)}` aborts all of it",
         )
-    _confirm(f"Write an abort marker of producer {found.producer_id} to {topic}-{partition}?", yes)
+    confirm(f"Write an abort marker of producer {found.producer_id} to {topic}-{partition}?", yes=yes)
     transactions.end_hanging(found)
     words = f"Aborted the transaction of producer {found.producer_id} in {topic}-{partition}."
     return {**_open(found), "aborted": True}, words
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True)
 
 
 def _timeout(described: "Described") -> str:

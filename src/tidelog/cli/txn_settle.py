@@ -1,9 +1,8 @@
 """`tidelog txn settle`: end what a Spark query that is gone left open, as its decision says. Needs no Spark."""
 
-import sys
-
 import click
 
+from tidelog.cli.deleting import confirm
 from tidelog.cli.failure import Failure
 from tidelog.cli.options import bootstrap_option, json_option
 from tidelog.cli.show import show_json
@@ -42,8 +41,7 @@ def settle(names: tuple[str, ...], decisions: str | None, yes: bool, bootstrap: 
         if owner is None:
             raise Failure(f"{name} is no transactional id of Spark's sink", "`tidelog txn abort` aborts others")
         runs[owner.run] = owner.sink
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"End everything that {', '.join(sorted(set(runs.values())))} left open?", abort=True)
+    confirm(f"End everything that {', '.join(sorted(set(runs.values())))} left open?", yes=yes)
     options = read_sink_options({"kafka.bootstrap.servers": bootstrap}, streaming=True)
     try:
         with brokers_told():

@@ -4,7 +4,6 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import confluent_kafka.admin
@@ -12,7 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
 from tidelog.client.cluster import connected
 from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
-from tidelog.client.errors import ClientError, from_kafka
+from tidelog.client.errors import ClientError, from_kafka, unknown_topic
 from tidelog.client.log_dirs import topic_bytes
 from tidelog.client.offline import offline_partitions
 from tidelog.client.start import Start
@@ -20,6 +19,8 @@ from tidelog.client.start import Start
 T = TypeVar("T")
 
 library: Any = confluent_kafka.admin  # its own types are partial, so they end here
+
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        return self.name in ("__consumer_offsets", "__transaction_state", "__share_group_state")
+        return self.name in INTERNAL_TOPICS
 
     @property
     def replication(self) -> int:
@@ -174,11 +175,7 @@ class Admin:
         known = self._metadata()
         found = known.get(name)
         if found is None:
-            close = get_close_matches(name, known, n=1)
-            raise ClientError(
-                f"there is no topic {name}{f': did you mean {close[0]}?' if close else ''}",
-                "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one",
-            )
+            raise unknown_topic(name, known)
         plain = self._topic(found)
         offline = self._offline(name)
         served = [partition for partition in plain.partitions if partition.index not in offline]
@@ -230,7 +227,7 @@ class Admin:
         """The partitions of the topic that can't be served, and why."""
         with connected(self._bootstrap, f"describe topic {name}") as cluster:
             found = offline_partitions(cluster, [name])
-        return {each.partition: each.reason or "its broker does not say why" for each in found}
+        return {each.partition: each.why for each in found}
 
     def _wait(self, answer: "Future[T]", doing: str) -> T:
         try:

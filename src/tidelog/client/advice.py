@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Literal
 
+from tidelog.client.admin import INTERNAL_TOPICS
 from tidelog.client.health import BrokerHealth, GroupHealth, Health
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
@@ -17,7 +18,6 @@ GROUPS_MAX = 20
 NOTES_MAX = 3
 """Notes of one kind that are."""
 OPEN_LONGER_THAN_S = 60
-INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 SMALL_BYTES = 1 << 20
 
 Kind = Literal["unreachable", "offline", "disk", "transaction", "group"]
@@ -85,11 +85,11 @@ def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
 def _offline(each: Offline) -> Problem:
     if not each.has_leader:
         return Problem("offline", f"{each.place} is offline: it has no leader", "start the broker that has it")
-    what = f"{each.place} is offline: {each.reason or 'its broker does not say why'}"
+    what = each.told
     look = f"tidelog topic describe {each.topic}"
     if "restart" in (each.reason or ""):
         return Problem("offline", what, "do as that says, or restore its files from a backup first", (look,))
-    if each.topic in INTERNAL:
+    if each.topic in INTERNAL_TOPICS:
         lost = "transactions" if each.topic == "__transaction_state" else "groups and their committed offsets"
         return Problem(
             "offline",

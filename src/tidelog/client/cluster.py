@@ -1,6 +1,6 @@
 """A connection for questions that confluent-kafka has no words for; every failure is a ClientError."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from tidelog.client.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
@@ -12,19 +12,32 @@ from tidelog.rpc.options import Options
 from tidelog.wire.errors import KafkaError
 
 
+def reach(bootstrap: str, patience_s: float = REQUEST_TIMEOUT_S) -> Cluster:
+    """To be closed. Nobody is asked yet; whoever is, has so long to answer."""
+    options = Options(connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=patience_s, patience_s=patience_s)
+    return Cluster(bootstrap, options)
+
+
 @contextmanager
 def connected(bootstrap: str, doing: str) -> Generator[Cluster]:
     """To be asked by `doing`, as in "describe topic t"; where nobody listens, that is told at once."""
-    options = Options(
-        connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S, patience_s=REQUEST_TIMEOUT_S
-    )
+    with told(bootstrap, doing), reach(bootstrap) as cluster:
+        cluster.any()
+        yield cluster
+
+
+def _no_hint(error: KafkaError) -> str | None:
+    return None
+
+
+@contextmanager
+def told(bootstrap: str, doing: str, hint: Callable[[KafkaError], str | None] = _no_hint) -> Generator[None]:
+    """What brokers answered, or that none did, as a ClientError; `hint` says what to do about an answer."""
     try:
-        with Cluster(bootstrap, options) as cluster:
-            cluster.any()
-            yield cluster
+        yield
     except KafkaError as error:
-        told = f"cannot {doing}: {error.code.name}: {error.message or ''}".rstrip(": ")
-        raise ClientError(told) from error
+        what = f"cannot {doing}: {error.code.name}: {error.message or ''}".rstrip(": ")
+        raise ClientError(what, hint(error)) from error
     except Unsupported as error:
         raise ClientError(f"cannot {doing}: {error}") from error
     except Lost as error:

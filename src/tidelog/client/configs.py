@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from tidelog.client.cluster import connected
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, unknown_topic
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.wire.errors import ErrorCode
@@ -103,11 +103,7 @@ def _describe(cluster: Cluster, connection: Connection, kind: Kind, name: str) -
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     [told] = connection.ask(request, DescribeConfigsResponse).results
     if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        close = get_close_matches(name, cluster.topics(), n=1)
-        raise ClientError(
-            f"there is no topic {name}{f': did you mean {close[0]}?' if close else ''}",
-            "`tidelog topic list` shows the topics there are",
-        )
+        raise unknown_topic(name, cluster.topics())
     if told.error_code:
         raise _refused(kind, name, told.error_code, told.error_message)
     return [

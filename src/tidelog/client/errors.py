@@ -1,6 +1,8 @@
 """One error for everything that goes wrong on the way to a broker, with a hint at what to do next."""
 
 import socket
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -43,6 +45,15 @@ def no_broker(bootstrap: str) -> ClientError:
     return ClientError(
         f"no broker answers at {bootstrap}",
         "start one with `tidelog serve`, or name the right address with --bootstrap",
+    )
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> ClientError:
+    """With the nearest name of those that there are."""
+    close = get_close_matches(name, list(known), n=1)
+    return ClientError(
+        f"there is no topic {name}{f': did you mean {close[0]}?' if close else ''}",
+        "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one",
     )
 
 

@@ -15,8 +15,6 @@ from tidelog.client.start import Start
 library: Any = confluent_kafka.admin  # its own types are partial, so they end here
 
 DESCRIBED_AT_ONCE = 100
-STATES = ("stable", "rebalancing", "empty", "dead")
-TYPES = ("classic", "consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Member:
 class Group:
     name: str
     state: str
-    """One of STATES. The library has one word for the steps of a rebalance, so have we."""
+    """stable, rebalancing, empty or dead. The library has one word for the steps of a rebalance, so have we."""
     type: str
     """classic, or consumer (KIP-848)."""
     assignor: str = ""

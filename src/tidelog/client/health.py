@@ -19,6 +19,7 @@ from tidelog.client.transactions import Transactions
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Unsupported
+from tidelog.rpc.groups import OF_SPARK_SINKS
 from tidelog.rpc.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.rpc.open_in import StandingOpen
 from tidelog.wire.errors import KafkaError
@@ -41,7 +42,6 @@ SETTLES_WITHIN_S = 5.0
 COMMITS_WITHIN_S = 6.0
 """Consumers that commit by themselves do it every 5 s unless they are told otherwise."""
 OFFSETS_TOPIC = "__consumer_offsets"
-OF_SINKS = "tidelog-spark-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class _Asking:
             if each.topic == OFFSETS_TOPIC:
                 raise ClientError(f"{each.place}, which keeps some of them, is offline")
         asking = Groups(self._bootstrap)
-        every = [group for group in asking.all() if not group.name.startswith(OF_SINKS)]
+        every = [group for group in asking.all() if not group.name.startswith(OF_SPARK_SINKS)]
         found.groups_in_all = len(every)
         offline = {(each.topic, each.partition) for each in found.offline}
         groups = self._settled(asking, every[:GROUPS_MAX])

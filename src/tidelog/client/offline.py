@@ -29,6 +29,14 @@ class Offline:
     def place(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def why(self) -> str:
+        return self.reason or "its broker does not say why"
+
+    @property
+    def told(self) -> str:
+        return f"{self.place} is offline: {self.why}"
+
 
 def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) -> list[Offline]:
     """Those of these topics, or of all: without a leader, or with a leader that says that its replica is offline."""

@@ -1,18 +1,15 @@
 """Transactions from an operator's side: listed, described, those that hang found, and aborted."""
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tidelog.client.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
-from tidelog.client.errors import ClientError, nobody_answers
+from tidelog.client.cluster import reach, told
+from tidelog.client.errors import ClientError
 from tidelog.client.offline import offline_partitions
-from tidelog.rpc.cluster import Cluster
-from tidelog.rpc.errors import Lost, Unreachable, Unsupported
 from tidelog.rpc.groups import TRANSACTION, coordinator
 from tidelog.rpc.open_in import StandingOpen, open_in, with_owners
-from tidelog.rpc.options import Options
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import PREPARED_MS
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -25,7 +22,6 @@ from tidelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 FENCE_TIMEOUT_MS = 1_000  # whoever uses the id next sets its own; more than brokers allow would be refused
 STATE_TOPIC = "__transaction_state"
 INTERNAL = (STATE_TOPIC, "__share_group_state")
@@ -61,10 +57,7 @@ class Transactions:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        options = Options(
-            connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S, patience_s=REQUEST_TIMEOUT_S
-        )
-        self._cluster = Cluster(bootstrap, options)
+        self._cluster = reach(bootstrap)
 
     def __enter__(self) -> "Transactions":
         return self
@@ -97,16 +90,16 @@ class Transactions:
                 f"describe {name}",
                 lambda: coordinator(self._cluster, name, TRANSACTION).ask(request, DescribeTransactionsResponse),
             )
-            told = response.transaction_states[0]
-            _check(told.error_code, name)
+            found = response.transaction_states[0]
+            _check(found.error_code, name)
         return Described(
             name,
-            told.transaction_state,
-            told.producer_id,
-            told.producer_epoch,
-            told.transaction_timeout_ms,
-            told.transaction_start_time_ms if told.transaction_start_time_ms >= 0 else None,
-            [(topic.topic, index) for topic in told.topics for index in topic.partitions],
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            found.transaction_timeout_ms,
+            found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
+            [(topic.topic, index) for topic in found.topics for index in topic.partitions],
         )
 
     def abort(self, name: str) -> None:
@@ -200,18 +193,8 @@ class Transactions:
         with self._told(f"abort the transaction in {hanging.topic}-{hanging.partition}"):
             self._cluster.patiently("write the marker", write)
 
-    @contextmanager
-    def _told(self, doing: str) -> Generator[None]:
-        try:
-            yield
-        except KafkaError as error:
-            raise ClientError(
-                f"cannot {doing}: {error.code.name}: {error.message or ''}".rstrip(": "), _hint(error)
-            ) from error
-        except Unsupported as error:
-            raise ClientError(f"cannot {doing}: {error}") from error
-        except (Lost, Unreachable) as error:
-            raise nobody_answers(self._bootstrap) from error
+    def _told(self, doing: str) -> AbstractContextManager[None]:
+        return told(self._bootstrap, doing, _hint)
 
 
 def _check(code: int, about: str) -> None:

@@ -1,11 +1,10 @@
 """Why nobody answered for a record: the library only knows that its time is over, the brokers know more."""
 
+from tidelog.client.cluster import reach
 from tidelog.client.connect import CONNECT_TIMEOUT_S
 from tidelog.client.errors import ClientError, nobody_answers
 from tidelog.client.offline import offline_partitions
-from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.errors import Lost, Unreachable, Unsupported
-from tidelog.rpc.options import Options
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
@@ -14,17 +13,11 @@ FULL_BELOW_BYTES = 1 << 20
 
 def why(bootstrap: str, topic: str, partition: int | None = None) -> ClientError:
     """What is the matter with the partition, or those of the topic, or the brokers, as far as they tell."""
-    options = Options(
-        connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=CONNECT_TIMEOUT_S, patience_s=CONNECT_TIMEOUT_S
-    )
     try:
-        with Cluster(bootstrap, options) as cluster:
+        with reach(bootstrap, CONNECT_TIMEOUT_S) as cluster:
             offline = offline_partitions(cluster, [topic])
             for each in [each for each in offline if partition in (None, each.partition)]:
-                return ClientError(
-                    f"{each.place} is offline: {each.reason or 'its broker does not say why'}",
-                    "`tidelog status` says what to do",
-                )
+                return ClientError(each.told, "`tidelog status` says what to do")
             for _, connection in cluster.brokers():
                 told = connection.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse)
                 for folder in told.results:

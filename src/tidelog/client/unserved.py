@@ -21,9 +21,7 @@ UNAVAILABLE = (
 
 def refuse(each: Offline) -> None:
     """What a reader does who wants all of a topic or nothing."""
-    raise ClientError(
-        f"{each.place} is offline: {each.reason or 'its broker does not say why'}", "`tidelog status` says what to do"
-    )
+    raise ClientError(each.told, "`tidelog status` says what to do")
 
 
 class Unserved:

@@ -18,6 +18,9 @@ from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 
 GROUP = 0
 TRANSACTION = 1
+OF_SPARK_SINKS = "tidelog-spark-"
+"""How groups and transactional ids are named of Spark's sinks: no consumer is in such a group, it keeps which batches
+are decided."""
 _BY_KEY_VERSION_MAX = 3  # later versions ask for many keys at once
 _FETCH_VERSION_MAX = 7  # later versions ask for many groups at once
 _COMMIT_VERSION_MAX = 9  # v10 names topics by id

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.rpc import Cluster
+from tidelog.rpc.groups import OF_SPARK_SINKS
 from tidelog.rpc.transactions import Producer, describe, init_producer
 from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
 
@@ -48,7 +49,7 @@ class Owner(NamedTuple):
     writer: str = ""
 
 
-_START, _TASK = "tidelog-spark-", "-task-"
+_START, _TASK = OF_SPARK_SINKS, "-task-"
 _NAME = f"[0-9a-f]{{{NAME_CHARS}}}"
 _TASK_ID = re.compile(
     rf"{_START}(?P<sink>.+){_TASK}(?P<run>.+)-(?:(?P<writer>{_NAME})\.)?{_NAME}-[0-9]+", re.DOTALL | re.ASCII

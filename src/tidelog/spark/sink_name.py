@@ -6,8 +6,8 @@ A stream is known by its query's id. A job by where it writes to, the query in w
 
 from typing import NamedTuple
 
-GROUPS = "tidelog-spark-"
-"""How the names of sinks' groups begin, as their transactional ids do."""
+from tidelog.rpc.groups import OF_SPARK_SINKS
+
 _JOB = "job:"
 _OLDER_JOB = "job-"
 
@@ -39,7 +39,7 @@ def older_name(sink: str) -> str | None:
 def group_of(sink: str) -> str:
     """The group that holds how far the sink is: whoever lists groups sees whose it is. Earlier versions gave it the
     bare name of a job."""
-    return sink if sink.startswith(_OLDER_JOB) else f"{GROUPS}{sink}"
+    return sink if sink.startswith(_OLDER_JOB) else f"{OF_SPARK_SINKS}{sink}"
 
 
 def described(sink: str) -> str:
