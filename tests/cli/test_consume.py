@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.reading import create_topic
 from tests.served import Tidelog
 from tidelog.cli.app import app
+from tidelog.client.member import _Member
 from tidelog.testing import Broker
 
 _numbers = itertools.count(1)
@@ -188,6 +189,17 @@ def test_a_count_that_was_not_reached_is_no_reason_to_end(run: Run, name: str, o
     assert f"{name}-0 ends at offset 2 for now" in result.stderr
     assert run("consume", name, "--exit", "--count", 1).stderr == ""
     open_transaction.abort_transaction()
+
+
+def test_a_member_that_is_given_partitions_bit_by_bit_reads_all_of_them(tidelog_broker: Broker, name: str) -> None:
+    """Cooperative assignors and KIP-848 tell a member what is new, not what it has."""
+    member = _Member(Consumer({"bootstrap.servers": tidelog_broker.bootstrap, "group.id": name}), "", name)
+    for index in range(2):
+        member._assigned(member.consumer, [TopicPartition(name, index)])
+    assert member._unread == {(name, 0), (name, 1)}
+    member._revoked(member.consumer, [TopicPartition(name, 1)])
+    assert member._unread == {(name, 0)}
+    member.consumer.close()
 
 
 def test_a_batch_whose_checksum_is_wrong_is_not_shown(tmp_path: Path) -> None:

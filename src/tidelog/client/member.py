@@ -102,7 +102,7 @@ class _Member:
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._joined = True
-        self._unread = {(each.topic, each.partition) for each in partitions}
+        self._unread |= {(each.topic, each.partition) for each in partitions}
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._unread -= {(each.topic, each.partition) for each in partitions}
