@@ -26,6 +26,7 @@ from tidelog.apis.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refu
 from tidelog.apis.staged import Staged, staged_after
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import whole
 from tidelog.log.producers import NotRemembered
 from tidelog.log.record_check import Lengthy, RecordsRefused
 from tidelog.replica.replicas import NotOpenYet
@@ -38,7 +39,6 @@ from tidelog.wire.batch import (
     MAGIC,
     MAGIC_AT,
     TRANSACTIONAL_FLAG,
-    is_transactional,
 )
 from tidelog.wire.codec import encoder
 from tidelog.wire.compression import Codec
@@ -288,7 +288,7 @@ def handle(context: Context, request: ProduceRequest) -> Outcome | Steps[Produce
     """Any request, in any version: append to each partition, wait for those that need it, answer all at once."""
     if takes_long(request):
         return _handle_long(context, request)
-    refusal = _refusal(request)
+    refusal = whole(refusal_of(request))
     if refusal is not None:
         return _refuse_all(request, refusal)
     waits = _waits(context, request)
@@ -354,17 +354,6 @@ def _append_all(context: Context, request: ProduceRequest, admissions: Admission
         return appends.answer()
     context.services.deadlines.add(request.timeout_ms, appends)
     return Staged(appends.promise)
-
-
-def _refusal(request: ProduceRequest) -> ErrorCode | None:
-    """Why nothing of the request is taken, whatever its batches are."""
-    if not -1 <= request.acks <= 1:
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is None and any(
-        is_transactional(partition.records) for topic in request.topic_data for partition in topic.partition_data
-    ):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return None
 
 
 def _holds_one_batch(records: memoryview) -> bool:

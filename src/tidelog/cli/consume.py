@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import click
 
 from tidelog.cli.consume_waits import Waits, waits_for
 from tidelog.cli.failure import forget_output
-from tidelog.cli.options import bootstrap_option, topic_names
+from tidelog.cli.options import bootstrap_option, start_of, topic_names
 from tidelog.cli.record_format import compile_format
 from tidelog.cli.record_text import bytes_to_json, headers_to_json, printable
 from tidelog.cli.show import human_time
@@ -94,13 +93,10 @@ def consume(
 def _messages(
     bootstrap: str, topics: Sequence[str], start: str | None, group: str | None, partitions: list[int], **more: Any
 ) -> "Generator[Message]":
-    from tidelog.client import Start, read
+    from tidelog.client import read
     from tidelog.client.member import read_as_member
 
-    try:
-        place = Start.parse("beginning" if start is None else start, datetime.now().astimezone())
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--from") from None
+    place = start_of("beginning" if start is None else start, "--from")
     if group is None:
         return read(bootstrap, topics, start=place, partitions=partitions or None, **more)
     if partitions or place.kind not in ("beginning", "end"):

@@ -1,9 +1,12 @@
 """Flags that several commands share."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from tidelog.client.start import Start
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +52,18 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")(
         command
     )
+
+
+def start_of(text: str, flag: str) -> "Start":
+    """A place in partitions, as a person writes it; BadParameter, with what is allowed, where it is none."""
+    from datetime import datetime
+
+    from tidelog.client.start import Start
+
+    try:
+        return Start.parse(text, datetime.now().astimezone())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=flag) from None
 
 
 def topic_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

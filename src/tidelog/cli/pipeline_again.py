@@ -1,17 +1,12 @@
 """`tidelog pipeline replay` and `redrive`: records once more."""
 
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.options import bootstrap_option, json_option, topic_names
+from tidelog.cli.options import bootstrap_option, json_option, start_of, topic_names
 from tidelog.cli.pipeline_told import brokers_told, need_spark
 from tidelog.cli.show import show_json
-
-if TYPE_CHECKING:
-    from tidelog.client.start import Start
 
 BEGINNING = "beginning"
 
@@ -62,7 +57,7 @@ def replay(
         if table is not None:
             count = again.replay_table(bootstrap, table, to, key, tell)
         else:
-            begin, end = _place(start, "--from"), None if until is None else _place(until, "--until")
+            begin, end = start_of(start, "--from"), None if until is None else start_of(until, "--until")
             count = again.replay_topic(bootstrap, topic or "", to, begin, end, list(partitions) or None, tell)
     click.echo(f"Sent {count} records to {to}.")
 
@@ -96,12 +91,3 @@ def redrive(topic: str, to: str | None, limit: int | None, dry_run: bool, bootst
         click.echo(f"{'Would send' if dry_run else 'Sent'} {count} to {target}.")
     if not sent:
         click.echo(f"No dead letters in {topic} that were not sent already.", err=True)
-
-
-def _place(text: str, flag: str) -> "Start":
-    from tidelog.client.start import Start
-
-    try:
-        return Start.parse(text, datetime.now().astimezone())
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=flag) from None

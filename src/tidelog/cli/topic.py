@@ -6,7 +6,7 @@ import click
 
 from tidelog.cli.deleting import confirm, delete_each
 from tidelog.cli.failure import pairs
-from tidelog.cli.options import bootstrap_option, json_option, topic_names
+from tidelog.cli.options import bootstrap_option, json_option, start_of, topic_names
 from tidelog.cli.show import counted, human_bytes, show_json, show_table
 from tidelog.env.log_lines import printable
 
@@ -214,15 +214,9 @@ def trim(name: str, before: str, partitions: tuple[int, ...], yes: bool, bootstr
       tidelog topic trim orders --before 2026-01-31T12:00 --partition 0
       tidelog topic trim orders --before end --yes
     """
-    from datetime import datetime
-
     from tidelog.client import Admin
-    from tidelog.client.start import Start
 
-    try:
-        where = Start.parse(before, datetime.now())
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--before") from None
+    where = start_of(before, "--before")
     admin = Admin(bootstrap)
     plan: list[Trim] = []
     for each in admin.trim_plan(name, where, partitions):
