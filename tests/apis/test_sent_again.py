@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
 from tests.batches import Producer
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -84,3 +84,30 @@ def test_where_the_files_went_meanwhile_the_client_is_told_that_it_is_there(rest
     restarted.disk.rename(log.segments[0].stem + ".log", log.segments[0].stem + ".gone")
     restarted.let_sync()
     assert told(asked) == [(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)]
+
+
+@pytest.mark.parametrize("meanwhile", ["a while", "stop", "kill", "stop twice"])
+@pytest.mark.parametrize("age_days", [0, 400])
+def test_a_producer_of_old_records_is_remembered_for_as_long_as_any_other(meanwhile: str, age_days: int) -> None:
+    """Whoever copies last year's records sends timestamps that say nothing about when the producer was last there."""
+    settings = {"log.retention.ms": "-1", "producer.id.expiration.ms": "3000000"}
+    broker = Harbour(settings)
+    broker.make_topic("tide")
+
+    def send(sequence: int) -> tuple[int, int]:
+        at_ms = NOW_MS - age_days * 24 * 3600 * 1000
+        records = batch(b"%d" % sequence, at_ms=at_ms, producer=Producer(70, 0, sequence))
+        answer = broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", records)).responses[0].partition_responses[0]
+        return answer.error_code, answer.base_offset
+
+    assert [send(sequence) for sequence in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    if meanwhile == "a while":
+        broker.pass_time(1200.0)
+    for _ in range({"a while": 0, "stop twice": 2}.get(meanwhile, 1)):
+        if meanwhile != "kill":
+            broker.wait(broker.broker.stop())
+        broker = Harbour(settings, disk=broker.kill())
+        broker.pass_time(1200.0)
+    assert send(2) == (0, 2)
+    broker.pass_time(3 * 1200.0)
+    assert broker.partition("tide").log.producers.get(70) is None

@@ -78,6 +78,7 @@ def load_producers(log: StoredLog) -> Producers:
         return producers
     start = _restore(log, producers)
     if start < log.log_end:
+        now_ms = log._around.clock.now_ms()  # what isn't in a snapshot yet was written shortly before the end
         before: Segment | None = None
         for segment, pos, fields in headers_from(log, start):
             if segment is not before:
@@ -92,7 +93,7 @@ def load_producers(log: StoredLog) -> Producers:
                     _remember_aborted(log, segment, completed)
             else:
                 base, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
-                producers.record(producer_id, epoch, sequence, base, base + delta, timestamp, attributes)
+                producers.record(producer_id, epoch, sequence, base, base + delta, timestamp, attributes, now_ms)
     producers.end = log.log_end
     producers.advance_high_watermark(log.durable_end)
     return producers

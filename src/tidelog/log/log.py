@@ -190,7 +190,7 @@ class Log(ReadableLog):
         self.log_end = next_offset = last + 1
         self.batches += 1
         if producers is not None:
-            producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
+            producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, now_ms)
         elif producer_id >= 0:
             self.producers.replay(buffer[start:end], read_header(buffer[start:end]))
         if self._follows:

@@ -33,7 +33,7 @@ def encode_snapshot(producers: Iterable[tuple[int, Producer]]) -> bytes:
                 last.last_sequence,
                 last.last_offset,
                 last.last_offset - last.first_offset,
-                producer.last_timestamp,
+                producer.seen_ms,
                 producer.coordinator_epoch,
                 producer.txn_first_offset,
             )

@@ -40,14 +40,16 @@ _make_appended: Callable[[tuple[int, int, int, int, int]], Appended] = partial(c
 
 
 class Producer:
-    """One producer's state. `restored`: its window came from a snapshot, which holds one batch only."""
+    """One producer's state. `restored`: its window came from a snapshot, which holds one batch only. `seen_ms`: when it
+    last wrote, which its own timestamps needn't tell: records may be years old when they are sent.
+    """
 
-    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "restored", "txn_first_offset", "window")
+    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "restored", "seen_ms", "txn_first_offset", "window")
 
     def __init__(self, epoch: int = NO_EPOCH, coordinator_epoch: int = -1, last_timestamp: int = -1) -> None:
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
+        self.last_timestamp = self.seen_ms = last_timestamp
         self.txn_first_offset = -1
         self.window: list[Appended] = []
         self.restored = False
@@ -177,8 +179,9 @@ class Producers:
         last_offset: int,
         timestamp: int,
         attributes: int,
+        seen_ms: int = -1,
     ) -> None:
-        """A data batch was written."""
+        """A data batch was written, at `seen_ms`; -1: its timestamp tells when."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._add(producer_id, Producer(epoch))
@@ -192,6 +195,7 @@ class Producers:
             del window[0]
         window.append(_make_appended((base_sequence, last_sequence, base_offset, last_offset, timestamp)))
         producer.last_timestamp = timestamp
+        producer.seen_ms = max(timestamp, seen_ms)
         self.end = last_offset + 1
         if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset < 0:
             producer.txn_first_offset = base_offset
@@ -244,7 +248,7 @@ class Producers:
             producer.window.clear()
             producer.restored = False
         producer.coordinator_epoch = coordinator_epoch
-        producer.last_timestamp = timestamp
+        producer.last_timestamp = producer.seen_ms = timestamp
         self.end = offset + 1
         return completed
 
@@ -356,14 +360,12 @@ class Producers:
         return len(gone)
 
     def _expired(self, producer: Producer, now_ms: int) -> bool:
-        return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp >= self._expiration_ms
+        return producer.txn_first_offset < 0 and now_ms - producer.seen_ms >= self._expiration_ms
 
     def _add(self, producer_id: int, producer: Producer) -> Producer:
         if len(self._producers) >= PRODUCERS_MAX:
             idle = sorted(
-                (known.last_timestamp, known_id)
-                for known_id, known in self._producers.items()
-                if known.txn_first_offset < 0
+                (known.seen_ms, known_id) for known_id, known in self._producers.items() if known.txn_first_offset < 0
             )
             for _, known_id in idle[: PRODUCERS_MAX // 10]:
                 del self._producers[known_id]
