@@ -120,3 +120,18 @@ def test_many_fetches_of_many_partitions_are_answered_in_turn(broker: WatchedBro
         assert all(len(answer.responses[0].partitions) == 2000 for answer in answers)
         assert all(answer.responses[0].partitions[1999].records for answer in answers)
         seen.check()
+
+
+def test_many_new_logs_that_roll_at_once_wait_for_the_disk_together(broker: WatchedBroker) -> None:
+    """That a log was begun here has to be durable before its second segment: it is said of all of them at once."""
+    with client(broker) as asking:
+        topic = {"name": "tide", "num_partitions": 20, "replication_factor": 1}
+        topic["configs"] = [{"name": "segment.bytes", "value": str(1 << 20)}]
+        asking.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 30_000})
+        parts = [{"index": index, "records": batch(bytes(600_000))} for index in range(20)]
+        fields = {"acks": -1, "timeout_ms": 30_000, "topic_data": [{"name": "tide", "partition_data": parts}]}
+        asking.ask(ApiKey.PRODUCE, 9, fields)
+        with broker.watching() as seen:
+            answer = asking.ask(ApiKey.PRODUCE, 9, fields)
+        assert {one.error_code for one in answer.responses[0].partition_responses} == {0}
+        assert len(seen.syncs) < 10

@@ -137,6 +137,7 @@ class Points:
         self.cleaner = OffsetsFile(env, f"{root}/{CLEANER}", report)
         self._fallen = OffsetsFile(env, f"{root}/{FALLEN}", report)
         self._falls: dict[Key, object] = {}  # tells a fall from an earlier one to the same offset
+        self._begun: dict[Key, None] = {}  # logs that were begun since `know` was last asked for
         self._disk = env.disk
 
     @property
@@ -221,24 +222,37 @@ class Points:
         """A new log was begun: its recovery point is 0, and comes into the file with those of others."""
         if self.recovery.offsets.get(key, UNKNOWN) == UNKNOWN:
             self.recovery.put(key, 0)
+            self._begun[key] = None
 
     def know(self, key: Key) -> None:
         """A log is about to get a further segment, or a start: say, durably and at once, that it was begun here.
 
         A power loss may then tear any of its segments, and the log is cut. In one that came from elsewhere, with
-        nothing in the file, that is damage.
+        nothing in the file, that is damage. It is said of all others with it: where one comes many come, and each
+        would have to wait for the disk.
         """
-        if self.recovery.offsets.get(key) != 0 or key in self.recovery.durable or key in self._fallen.offsets:
+        if not self._is_new(key):
             return
-        self._fallen.put(key, BEGUN)
-        self._falls[key] = object()
+        begun = [other for other in {key: None, **self._begun} if self._is_new(other)]
+        self._begun.clear()
+        for other in begun:
+            self._fallen.put(other, BEGUN)
+            self._falls[other] = object()
         try:
             self._fallen.save_now()
         except OSError as error:  # after a power loss the log may be offline instead of cut
-            self._fallen.drop(key)
+            for other in begun:
+                self._fallen.drop(other)
+            self._begun.update(dict.fromkeys(begun))
             self._report(f"{self.root}: writing a checkpoint failed: {error}")
         else:
             self.settle()
+
+    def _is_new(self, key: Key) -> bool:
+        """Whether the log was begun here, and no file says so yet."""
+        return (
+            self.recovery.offsets.get(key) == 0 and key not in self.recovery.durable and key not in self._fallen.offsets
+        )
 
     def saved_recovery(self, key: Key) -> int:
         """The recovery point that a start after a crash would find."""
