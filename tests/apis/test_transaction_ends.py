@@ -334,3 +334,20 @@ def test_ids_expire_in_batches_no_larger_than_the_topic_allows() -> None:
     harbour.pass_time(8 * 24 * 3600.0)
     answer = harbour.ask(ApiKey.LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []})
     assert answer.transaction_states == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_topic_that_takes_no_batch_as_large_as_a_marker_gets_its_marker(harbour: Harbour, commit: bool) -> None:
+    """`max.message.bytes` is about what clients send: or else a transaction that was open when it fell never ends."""
+    txn = Txn(harbour)
+    assert txn.init() == 0
+    assert txn.add("accounts") == 0
+    assert txn.send("accounts", b"one") == 0
+    config = {"name": "max.message.bytes", "config_operation": 0, "value": "50"}
+    resource = {"resource_type": 2, "resource_name": "accounts", "configs": [config]}
+    answer = harbour.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    assert answer.responses[0].error_code == 0
+    assert txn.end(commit=commit) == 0
+    harbour.pass_time(10.0)
+    assert txn.state == ("CompleteCommit" if commit else "CompleteAbort")
+    assert read_committed(harbour, "accounts") == ([b"one"] if commit else [])

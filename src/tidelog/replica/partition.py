@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.log.append_run import append_run
 from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
 from tidelog.replica.waiters import AckQueue, FetchWaiter
+from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -238,12 +239,15 @@ class Partition:
         return bases
 
     def append_own(self, data: memoryview, epoch: int, now_ms: int) -> int:
-        """Append a batch of this broker's own, offsets and epoch set, while it leads in `epoch`; the next offset."""
+        """Append a batch of this broker's own, offsets and epoch set, while it leads in `epoch`; the next offset.
+
+        A marker may be larger than what the topic takes: the transaction would never end.
+        """
         log = self.log
         self.check_leader(epoch)
         if len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr():
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        if len(data) > log.config.max_message_bytes:
+        if len(data) > log.config.max_message_bytes and not data[ATTRIBUTES_AT + 1] & CONTROL_FLAG:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"{log.place}: a batch of {len(data)} bytes; max.message.bytes is {log.config.max_message_bytes}",
