@@ -353,6 +353,20 @@ def test_a_refused_start_writes_nothing_into_data_folders() -> None:
     assert disk.read_whole("/c/.kafka_cleanshutdown") == mark, "the last stop was clean"
 
 
+def test_a_refused_start_does_not_make_the_last_stop_an_unclean_one() -> None:
+    """Else the next start reads all tails, and tells of a crash that there never was."""
+    disk = disk_of_two()
+    mark = disk.read_whole("/a/.kafka_cleanshutdown")
+    disk.rename("/b", "/away")
+    refused(disk)
+    assert disk.read_whole("/a/.kafka_cleanshutdown") == mark
+    disk.remove_tree("/b")
+    disk.rename("/away", "/b")
+    harbour = Harbour(TWO, disk=disk)
+    assert harbour.broker.services.store.recoveries.clean
+    assert ends(harbour) == [3] * PARTITIONS
+
+
 @pytest.mark.parametrize("tried", [False, True])
 def test_partitions_restored_without_their_checkpoints_have_lost_them_also_after_a_refused_start(tried: bool) -> None:
     settings = {**TWO, "log.segment.bytes": "1048576", "log.flush.offset.checkpoint.interval.ms": "1000"}

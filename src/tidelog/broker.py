@@ -141,12 +141,25 @@ class Broker:
                 replicas.put_strays_aside()
                 self._listen()
             except BaseException as error:
-                started.fail(error)
+                self._give_up(error, started)
                 return
             self._register().on_done(registered)
 
         controller.start().on_done(leading)
         return started
+
+    def _give_up(self, error: BaseException, started: Promise[None]) -> None:
+        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
+        the last stop, or the next start would tell of a crash."""
+        assert self._store is not None
+        assert self._raft is not None
+        store, self._store = self._store, None
+        if self._server is not None:
+            self._server.stop_accepting()
+            self._server = None
+        self._raft.stop()
+        epoch = -1 if store.broker_epoch is None else store.broker_epoch
+        store.stop(broker_epoch=epoch).on_done(lambda _: started.fail(error))
 
     def _told_of_start(self) -> str:
         """Who serves, where, and what is known of the last stop."""

@@ -39,6 +39,14 @@ def refused(*arguments: object, code: int = 1) -> str:
     return done.stderr
 
 
+def served(*arguments: object) -> None:
+    """A life of a broker, from a start to a clean stop."""
+    with serving(*arguments) as process:
+        ready_line(process)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
 def ready_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline()
@@ -95,6 +103,16 @@ def test_a_port_in_use_is_named_with_a_way_out(tmp_path: Path) -> None:
         said = refused("--data", tmp_path, "--listen", address)
     assert f"{address}: the port is in use" in said
     assert "--listen" in said
+
+
+def test_a_start_that_found_its_port_in_use_was_no_crash(tmp_path: Path) -> None:
+    served("--data", tmp_path, "--listen", "127.0.0.1:0")
+    mark = (tmp_path / ".kafka_cleanshutdown").read_bytes()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused("--data", tmp_path, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == mark
 
 
 def test_a_folder_in_use_is_named_with_a_way_out(tmp_path: Path) -> None:
