@@ -194,6 +194,20 @@ def test_a_check_refuses_folders_that_a_start_refuses(tmp_path: Path) -> None:
         assert reason in refused(*flags)
 
 
+def test_a_check_misses_a_data_folder_that_a_start_would_miss(tmp_path: Path) -> None:
+    flags = ("--set", f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}", "--listen", "127.0.0.1:0")
+    served(*flags)
+    assert checked(*flags)[0] == 0
+    shutil.move(tmp_path / "b", tmp_path / "away")
+    code, said = checked(*flags)
+    assert not (tmp_path / "b").exists()
+    assert (code, "no folder of log.dirs has directory.id" in said) == (1, True), said
+    [reason] = [line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("wrong:")]
+    assert reason in refused(*flags)
+    lost = reason.rpartition("=")[2]
+    assert checked(*flags, "--set", f"tidelog.log.dirs.lost={lost}")[0] == 0
+
+
 def test_a_check_of_a_folder_that_can_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     result = CliRunner().invoke(app, ["serve", "--check", "--data", str(tmp_path), "--listen", "127.0.0.1:0"])

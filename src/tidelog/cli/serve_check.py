@@ -6,6 +6,7 @@ Nothing is made or changed: no folder, no file, no identity. A port is bound for
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from tidelog.cli.serve import explain, starting
 from tidelog.cli.serve_flags import Given
@@ -20,6 +21,12 @@ from tidelog.env.real_network import RealNetwork
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.names import METADATA_TOPIC, parse_partition_folder
 from tidelog.raft import folder as folders
+from tidelog.raft.control import data_values
+from tidelog.raft.snapshot import SnapshotError, list_snapshots, read_snapshot
+from tidelog.wire.batch import iterate
+from tidelog.wire.errors import KafkaError, MalformedError
+from tidelog.wire.records.metadata import decode_record
+from tidelog.wire.records.nodes import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 FREE_SHARE_MIN = 0.05
 
@@ -100,11 +107,45 @@ def _together(env: Environment, every: Sequence[str], config: BrokerConfig) -> s
     folders.check_metadata(env, config.metadata_folder, partitions)
     if not known:
         return "a new cluster will be made"
+    present = [identity.directory_id for identity in known.values()]
+    registered = _registered(env.disk, config.metadata_folder, config.node_id)
+    registered = registered or folders.read_directories(env, config.metadata_folder)
+    folders.check_directories(env, new, present, registered, config.tidelog_log_dirs_lost)
     found = next(iter(known.values()))
     told = f"broker {found.node_id} of cluster {found.cluster_id}"
     if new and len(every) > 1:
-        told += f"; {', '.join(new)}: a further data folder, unless it isn't mounted, which a start would tell"
+        told += f"; {', '.join(new)}: a further data folder"
     return told
+
+
+def _registered(disk: Disk, folder: str, node_id: int) -> tuple[bytes, ...]:
+    """The directory ids of this broker's last start, as the metadata has them; () where it has none.
+
+    Read as it lies there, without recovery: what can't be read is for a start to tell.
+    """
+    metadata = f"{folder}/{folders.METADATA_FOLDER}"
+    if not disk.exists(metadata):
+        return ()
+    directories: tuple[bytes, ...] = ()
+    with suppress(SnapshotError, KafkaError, MalformedError):
+        for value in _metadata_values(disk, metadata):
+            record = decode_record(value)
+            tells = isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord)
+            if tells and record.broker_id == node_id and record.log_dirs:
+                directories = tuple(record.log_dirs)
+    return directories
+
+
+def _metadata_values(disk: Disk, metadata: str) -> Iterator[bytes]:
+    """The records of the newest checkpoint, and those of the log."""
+    for snapshot in list_snapshots(disk, metadata)[-1:]:
+        yield from read_snapshot(disk, f"{metadata}/{snapshot.file_name}").values
+    for name in sorted(disk.list_folder(metadata)):
+        if name.endswith(".log"):
+            data = disk.read_whole(f"{metadata}/{name}")
+            for header in iterate(data):
+                if not header.control:
+                    yield from data_values(data, header)
 
 
 def _check_access(path: str) -> None:

@@ -162,7 +162,8 @@ def write_directories(env: Environment, folder: str, directories: Sequence[bytes
 
 
 def _has_partitions(env: Environment, folder: str) -> bool:
-    return any(parse_partition_folder(name) is not None for name in env.disk.list_folder(folder))
+    names = env.disk.list_folder(folder) if env.disk.exists(folder) else []
+    return any(parse_partition_folder(name) is not None for name in names)
 
 
 def _make_durably(env: Environment, folder: str) -> None:
