@@ -59,6 +59,18 @@ def refusal(**given: str) -> str:
     return str(reading.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("subscribe", "option subscribe is not supported: it is for reading; rows go to the option topic"),
+        ("startingOffsets", "option startingoffsets is not supported: it is for reading"),
+    ],
+)
+def test_a_sink_says_of_options_of_the_source_what_they_are(name: str, told: str) -> None:
+    with pytest.raises(options.OptionError, match=told):
+        sink_options.read_sink_options({**WRITE, name: "orders"}, streaming=True)
+
+
 def test_a_value_that_no_client_takes_is_refused_also_where_it_has_no_effect() -> None:
     for name in ("fetch.max.bytes", "max.poll.records", "retries", "linger.ms", "compression.zstd.level"):
         assert refusal(**{f"kafka.{name}": "abc"}) == f"option kafka.{name}: 'abc' is no number"

@@ -110,7 +110,7 @@ def test_which_starts_are_elsewhere_when_they_are_asked_for_again() -> None:
         ({"subscribePattern": "a.*"}, "one of the options .* is needed, not subscribe and subscribePattern together"),
         ({"subscribe": " , "}, "names no topic"),
         ({"startingOffset": "earliest"}, "unknown option startingoffset; did you mean startingOffsets?"),
-        ({"startingOffsets": "first"}, r"'first' is neither a word that is known here nor JSON; write \{"),
+        ({"startingOffsets": "first"}, r"'first' is not known here; write earliest, latest or \{"),
         ({"startingOffsets": '{"orders":[1]}'}, "orders has .* where partitions are expected"),
         ({"startingOffsets": '{"orders":{"0":-3}}'}, "orders-0 has -3"),
         ({"startingOffsets": "latest"}, "can't start at latest"),

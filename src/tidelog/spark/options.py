@@ -300,7 +300,8 @@ def _json(name: str, text: str, example: str) -> dict[str, Any]:
     except ValueError:
         read = None
     if not isinstance(read, dict):
-        raise OptionError(f"option {name}: {text!r} is neither a word that is known here nor JSON; write {example}")
+        words = "earliest, latest or " if name in ("startingOffsets", "endingOffsets") else ""
+        raise OptionError(f"option {name}: {text!r} is not known here; write {words}{example}")
     return cast("dict[str, Any]", read)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from tidelog.rpc.address import addresses
 from tidelog.rpc.options import Options
 from tidelog.spark.client_options import problems, problems_of_values
+from tidelog.spark.options import NAMES as NAMES_OF_SOURCE
 from tidelog.spark.options import OptionError
 from tidelog.wire.compression import CODEC_NAMES
 
@@ -24,6 +25,9 @@ NAMES = (
 OF_SPARK = ("checkpointLocation", "queryName", "path")
 """What Spark hands to every sink with the rest."""
 KNOWN = {name.lower(): name for name in (*NAMES, *OF_SPARK)}
+REFUSED = {name.lower(): "it is for reading" for name in NAMES_OF_SOURCE if name not in NAMES} | dict.fromkeys(
+    ("subscribe", "subscribepattern", "assign"), "it is for reading; rows go to the option topic, or the column topic"
+)
 DECISIONS = "tidelog-spark-decisions"
 BATCH_BYTES = 512 * 1024
 """What a partition gathers before it is sent: half of a topic's usual max.message.bytes."""
@@ -62,7 +66,7 @@ class SinkOptions:
 def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """All options at once; OptionError names the first that is wrong."""
     options = {name.lower(): value for name, value in given.items()}
-    for problem in problems(options, KNOWN, {}):
+    for problem in problems(options, KNOWN, REFUSED):
         raise OptionError(problem)
     kafka = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
     for problem in problems_of_values(kafka):
