@@ -1,5 +1,6 @@
 """`tidelog serve` as whoever starts it sees it: its ready line, its errors, its exit codes."""
 
+import errno
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from click.testing import CliRunner
 
 from tests.served import Tidelog
 from tidelog.cli.app import app
+from tidelog.cli.serve import explain
+from tidelog.config.broker import BrokerConfig
 
 TIDELOG = [sys.executable, "-P", "-m", "tidelog", "serve"]
 
@@ -113,6 +116,14 @@ def test_a_start_that_found_its_port_in_use_was_no_crash(tmp_path: Path) -> None
         taken.listen()
         refused("--data", tmp_path, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == mark
+
+
+def test_a_start_on_a_full_disk_does_not_send_its_data_elsewhere() -> None:
+    """Another --data would be an empty broker."""
+    said = explain(OSError(errno.ENOSPC, "No space left on device"), BrokerConfig.parse({"log.dirs": "/full"}))
+    assert said.startswith("/full: no space left")
+    assert "log.dirs" in said
+    assert "--data" not in said
 
 
 def test_a_folder_in_use_is_named_with_a_way_out(tmp_path: Path) -> None:

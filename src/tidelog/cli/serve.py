@@ -152,7 +152,10 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
     if error.errno == errno.EACCES:
         return f"{where}: not allowed to listen there: ports below 1024 need root; choose another with --listen"
     if error.errno == errno.ENOSPC:
-        return f"{error.filename or config.folders[0]}: no space left: make room, or choose another folder with --data"
+        return (
+            f"{error.filename or config.folders[0]}: no space left, and a start has to write a little: remove other "
+            "files there, or move the folder of a partition to another disk and name that in log.dirs, too"
+        )
     if error.filename is None and error.errno is not None and error.errno < 0:  # the resolver's own numbers
         return f"{where}: the host name is not known here ({error.strerror}): check --listen"
     return f"the broker did not start: {error}"
