@@ -38,8 +38,8 @@ def fill_sequences(bootstrap: str, topic: str, rows: int, tell: Callable[[str], 
     import pyarrow
     import pyarrow.compute
 
-    from tidelog.spark.outbound import Outbound
-    from tidelog.spark.sink_options import read_sink_options
+    from tidelog.spark.sink.outbound import Outbound
+    from tidelog.spark.sink.sink_options import read_sink_options
 
     arrow: Any = pyarrow
     options = read_sink_options({"kafka.bootstrap.servers": bootstrap, "topic": topic}, streaming=False)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from tidelog.cli.app import app
 from tidelog.cli.pipeline_told import load_file
 from tidelog.client import Admin, ClientError, Producer, read
-from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.file.model import load
 from tidelog.spark.pipeline.redrive import _Sending
 from tidelog.testing import Broker
 
@@ -113,7 +113,7 @@ def test_every_file_is_checked_whatever_is_wrong_with_the_first(file: Path) -> N
 @pytest.mark.parametrize("command", ["run", "check", "declare", "replay"])
 def test_without_pyspark_the_extra_is_named(file: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.setitem(sys.modules, "tidelog.spark.pipeline.run", None)
+    monkeypatch.setitem(sys.modules, "tidelog.spark.pipeline.run.runner", None)
     more = {"declare": ["--to", file.parent / "project"], "replay": ["--table", file.parent]}.get(command, [])
     result = tidelog(command, file, *more)
     assert (result.exit_code, "is not installed\n       pip install 'tidelog[spark]'" in result.output) == (1, True)

@@ -13,11 +13,12 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 from tests.cli.test_txn_two_phase import kill_in_commit
 from tests.spark.writing import Query
 from tidelog.cli.app import app
-from tidelog.spark.pipeline import left_out, unfit
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.resets import beginning, last_reset, note_reset, writes_as
-from tidelog.spark.pipeline.unfit import Row, Unfit
-from tidelog.spark.sink_name import Job, job_sink
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.quarantine import notes
+from tidelog.spark.pipeline.quarantine.notes import Row, Unfit
+from tidelog.spark.pipeline.run.resets import beginning, last_reset, note_reset, writes_as
+from tidelog.spark.pipeline.sinks import left_out
+from tidelog.spark.sink.sink_name import Job, job_sink
 from tidelog.testing import Broker
 
 FILE = """name = "orders"
@@ -69,13 +70,13 @@ def test_a_sink_forgets_its_checkpoint_and_what_was_kept_of_its_batches_and_no_o
     for query in ("lake", "lake-late", "copied"):
         left_out.add(pipeline.state, query, 6, 3, "left out", "")
     row = Row("orders", 0, 5, 0)
-    unfit.add(pipeline.state, "lake", 6, [Unfit(row, "big", "no number")])
+    notes.add(pipeline.state, "lake", 6, [Unfit(row, "big", "no number")])
     result = reset(pipeline, "--sink", "lake", "--from", "latest")
     assert (result.exit_code, result.output) == (0, "Reset lake: the next run has it begin at latest.\n")
     assert checkpoints(pipeline) == ["copied"]
     assert list(left_out.left_out(pipeline.state)) == ["copied"]
-    assert unfit.aside(pipeline.state, "lake", 6) == []  # another batch has that number from now on
-    assert (unfit.known(pipeline.state), unfit.read(pipeline.state, "lake").open) == ({row}, True)
+    assert notes.aside(pipeline.state, "lake", 6) == []  # another batch has that number from now on
+    assert (notes.known(pipeline.state), notes.read(pipeline.state, "lake").open) == ({row}, True)
     assert writes_as(pipeline, "lake") != before  # or else its batches were repetitions
     assert (last_reset(pipeline, "lake").start, beginning(pipeline, "copied")) == ("latest", None)
     told = json.loads(reset(pipeline, "--sink", "lake", "--json").output)

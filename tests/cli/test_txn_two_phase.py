@@ -13,8 +13,8 @@ from tests.spark.writing import TWO_PHASE, Killed, Query, counter, dying_at
 from tidelog.cli.app import app
 from tidelog.rpc import Cluster
 from tidelog.rpc.open_in import behind_open
-from tidelog.spark import decisions, leaving
-from tidelog.spark.sink import Written
+from tidelog.spark.sink import abort_run, decisions
+from tidelog.spark.sink.data_sink import Written
 from tidelog.testing import Broker
 
 Run = Callable[..., Result]
@@ -51,7 +51,7 @@ def decided(query: Query) -> Query:
 @pytest.fixture
 def elsewhere(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Query:
     """The same of a query that has a topic of its own for its decisions."""
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     query = Query(broker.bootstrap, "elsewhere", decisionsTopic=f"decisions-{next(counter)}")
     kill_in_commit(query, 0, query.task(0, b"a", run=query.sink))
     return query
@@ -107,7 +107,7 @@ def test_what_a_coordinator_knows_is_not_aborted_behind_its_back(run: Run, decid
 def test_what_is_left_is_ended_as_was_decided(
     run: Run, decided: Query, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     undecided = Query(query.bootstrap)
     undecided.task(0, b"b", run="other")
     for each in (decided, undecided):
@@ -148,7 +148,7 @@ def test_a_topic_of_decisions_that_is_not_the_one_that_tells_is_refused(run: Run
 
 
 def test_what_was_prepared_and_not_decided_is_aborted(run: Run, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     query.commit(0, query.task(0, b"a", run=query.sink))
     kill_in_commit(query, 1, query.task(1, b"b", run=query.sink), "produce", 0)
     [name] = query.open()

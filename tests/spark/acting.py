@@ -15,8 +15,8 @@ import pytest
 from tests.spark.writing import Killed
 from tidelog.rpc import transactions
 from tidelog.rpc.errors import Unreachable
-from tidelog.spark import decisions, producers, sink, standing
-from tidelog.spark.decisions import Aborted, Replaced, RolledBack
+from tidelog.spark.sink import data_sink, decisions, producers, sink_progress
+from tidelog.spark.sink.decisions import Aborted, Replaced, RolledBack
 
 PATIENCE_S = 60
 FAILING = 0.004
@@ -34,8 +34,8 @@ REQUESTS: dict[ModuleType, tuple[str, ...]] = {
         "commit_exactly",
     ),
     producers: ("describe", "init_producer"),
-    sink: ("abort_exactly",),
-    standing: ("committed_offset",),
+    data_sink: ("abort_exactly",),
+    sink_progress: ("committed_offset",),
     transactions: ("end_transaction", "describe_all"),
 }
 """Before each of these an actor stops until it is its turn."""

@@ -78,7 +78,7 @@ def own_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         made.append(Cluster(bootstrap, options))
         return made[-1]
 
-    monkeypatch.setattr("tidelog.spark.sink.cluster_of", cluster_of)
+    monkeypatch.setattr("tidelog.spark.sink.data_sink.cluster_of", cluster_of)
     yield
     for cluster in made:
         cluster.close()

@@ -11,11 +11,11 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.decode import BAD, REASON, DecodeError, decoded, inferred
-from tidelog.spark.pipeline.model import load
-from tidelog.spark.pipeline.run import run
-from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.run.runner import run
+from tidelog.spark.pipeline.run.status import read_status
+from tidelog.spark.pipeline.tables.decode import BAD, REASON, DecodeError, decoded, inferred
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]

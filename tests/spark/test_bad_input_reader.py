@@ -11,9 +11,9 @@ import pytest
 
 from tidelog.client import Admin, Producer
 from tidelog.rpc.errors import Unreachable
-from tidelog.spark import plan
-from tidelog.spark.options import OptionError, read_options
-from tidelog.spark.reader import DataLost
+from tidelog.spark.source import plan
+from tidelog.spark.source.options import OptionError, read_options
+from tidelog.spark.source.reader import DataLost
 from tidelog.testing import Broker
 from tidelog.wire.errors import KafkaError
 
@@ -39,7 +39,7 @@ def topic(broker: Broker) -> str:
 @pytest.fixture
 def reader(broker: Broker, topic: str) -> Any:
     """A new one at each call, as after a restart: what was read is known by the checkpoint alone."""
-    from tidelog.spark.source import TopicStreamReader
+    from tidelog.spark.source.data_source import TopicStreamReader
 
     made: list[TopicStreamReader] = []
 

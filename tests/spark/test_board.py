@@ -15,13 +15,13 @@ from tidelog.client import Admin, Producer
 from tidelog.client.groups import Groups
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
-from tidelog.spark.pipeline import board as boards
-from tidelog.spark.pipeline import ends
-from tidelog.spark.pipeline.board import Board
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.overheard import Overheard
-from tidelog.spark.pipeline.status import done_by, figures, read_status
-from tidelog.spark.pipeline.stopping import Stop
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run import board as boards
+from tidelog.spark.pipeline.run import current_lag
+from tidelog.spark.pipeline.run.board import Board
+from tidelog.spark.pipeline.run.status import done_by, figures, read_status
+from tidelog.spark.pipeline.run.stderr_capture import Overheard
+from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
 
 FILE = """
@@ -171,9 +171,9 @@ def test_a_run_that_holds_its_state_no_more_is_gone(pipeline: Pipeline) -> None:
 def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
-    monkeypatch.setattr(ends, "ASK_S", 0.02)
-    monkeypatch.setattr(ends, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(ends, "AWAY_S", 0.0)
+    monkeypatch.setattr(current_lag, "ASK_S", 0.02)
+    monkeypatch.setattr(current_lag, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(current_lag, "AWAY_S", 0.0)
     told: list[str] = []
     with Broker() as broker:
         Admin(broker.bootstrap).create_topic("orders", 2)

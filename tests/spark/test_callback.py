@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
-from tidelog.spark.pipeline.callback import each_batch
-from tidelog.spark.pipeline.run import reason_of
+from tidelog.spark.pipeline.run.callback import each_batch
+from tidelog.spark.pipeline.run.runner import reason_of
 
 PATTERN = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
@@ -24,7 +24,9 @@ def told(text: str) -> str:
 
 
 def test_a_long_failure_is_told_without_the_words_that_spark_recurses_on() -> None:
-    text = f"An error occurred while calling o1.save.\n{PATTERN} o2.save.\n: tidelog.spark.outbound.RowError: row 7\n"
+    text = (
+        f"An error occurred while calling o1.save.\n{PATTERN} o2.save.\n: tidelog.spark.sink.outbound.RowError: row 7\n"
+    )
     said = told(text + "\tat org.apache.spark\n" * 1000)
     assert PATTERN not in said
     assert "RowError: row 7" in said
@@ -44,7 +46,7 @@ def test_a_pipeline_that_fails_in_java_says_what_java_said() -> None:
 
 
 def test_an_error_of_ours_is_told_in_its_own_words() -> None:
-    from tidelog.spark.pipeline.lake_files import RolledBack
+    from tidelog.spark.pipeline.sinks.lake_files import RolledBack
 
     def write(rows: object, batch: int) -> None:
         raise RolledBack("batch 1 was to be written, but batch 2 is there already")

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark import client_options, options, sink_options
+from tidelog.spark import client_options
 from tidelog.spark.client_options import NO_EFFECT, REFUSED, TAKEN, problem_of_reaching, problems
+from tidelog.spark.sink import sink_options
+from tidelog.spark.source import options
 
 PAGE = (Path(__file__).parents[2] / "docs/pipelines/source.md").read_text()
 SINK = (Path(__file__).parents[2] / "docs/pipelines/sink.md").read_text()

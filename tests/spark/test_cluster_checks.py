@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.cluster import check_cluster
-from tidelog.spark.pipeline.java import NoSpark
-from tidelog.spark.pipeline.model import Pipeline, load
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run.cluster import check_cluster
+from tidelog.spark.pipeline.run.java import NoSpark
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="needs pip install tidelog[spark]")
 pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 
-from tidelog.spark import columns, native, walk
-from tidelog.spark.columns import Decoder, Range
+from tidelog.spark import native
+from tidelog.spark.source import columns, walk
+from tidelog.spark.source.columns import Decoder, Range
 from tidelog.wire.batch import APPEND_TIME, HEADER_BYTES, build, read_header, records, seal
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record
@@ -34,7 +35,7 @@ record = st.builds(
 def decoder_kind(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
-            patch.setattr("tidelog.spark.columns.walker", lambda: (walk, False))
+            patch.setattr("tidelog.spark.source.columns.walker", lambda: (walk, False))
         elif not native.walker()[1]:
             pytest.skip("no compiled decoder here: it needs a C compiler and mypy")
         yield request.param
@@ -105,7 +106,7 @@ def test_what_is_no_record_is_refused_just_as_the_wire_refuses_it(section: bytes
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_timestamps_of_64_bits_wrap_as_in_every_client(base: int, delta: int) -> None:
-    module = importlib.import_module("tidelog.spark.walk")
+    module = importlib.import_module("tidelog.spark.source.walk")
     wrapped = (base + delta + 2**63) % 2**64 - 2**63
     assert module.sum_of(base, delta) == native.walker()[0].sum_of(base, delta) == wrapped
 

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, read
-from tidelog.spark.plan import topic_ids
+from tidelog.spark.source.plan import topic_ids
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]

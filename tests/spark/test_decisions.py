@@ -21,15 +21,15 @@ from tidelog.rpc import Cluster
 from tidelog.rpc.groups import commit_offsets
 from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import describe, end_transaction
-from tidelog.spark import decisions as module
-from tidelog.spark import standing
-from tidelog.spark.decisions import Aborted, Decisions, Replaced, RolledBack
-from tidelog.spark.leaving import end_run
-from tidelog.spark.producers import EPOCHS_MAX, Attempt, Owner, Producers, driver_id, owner_of, task_id
-from tidelog.spark.renewal import Renewal
-from tidelog.spark.sink import TopicWriter, Written, settle, write_rows
-from tidelog.spark.sink_name import group_of
-from tidelog.spark.sink_options import read_sink_options
+from tidelog.spark.sink import decisions as module
+from tidelog.spark.sink import sink_progress
+from tidelog.spark.sink.abort_run import end_run
+from tidelog.spark.sink.data_sink import TopicWriter, Written, settle, write_rows
+from tidelog.spark.sink.decisions import Aborted, Decisions, Replaced, RolledBack
+from tidelog.spark.sink.lease_renewal import Renewal
+from tidelog.spark.sink.producers import EPOCHS_MAX, Attempt, Owner, Producers, driver_id, owner_of, task_id
+from tidelog.spark.sink.sink_name import group_of
+from tidelog.spark.sink.sink_options import read_sink_options
 from tidelog.testing import Broker
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -100,7 +100,7 @@ def test_an_id_that_an_operator_aborted_is_not_taken_again(query: Query) -> None
 
 
 def test_ids_that_are_used_up_are_replaced(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.spark.producers.EPOCHS_MAX", 3)
+    monkeypatch.setattr("tidelog.spark.sink.producers.EPOCHS_MAX", 3)
     monkeypatch.setattr(module, "EPOCHS_MAX", 3)
     for batch in range(8):
         query.commit(batch, query.task(batch, b"%d" % batch))
@@ -188,7 +188,7 @@ def test_a_late_attempt_that_is_killed_is_swept_by_the_next_commit(query: Query)
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidelog.spark.sink._abandon", lambda *_: None)
+        patch.setattr("tidelog.spark.sink.data_sink._abandon", lambda *_: None)
         with pytest.raises(Killed):
             query.write(0, killed(), worker=Producers())
     query.commit(1, query.task(1, b"b"))
@@ -412,7 +412,7 @@ STEPS = {
         "open_transactions",
         "abort_exactly",
     ),
-    standing: ("committed_offset",),
+    sink_progress: ("committed_offset",),
 }
 
 
@@ -544,7 +544,7 @@ def test_ids_that_coordinators_forgot_are_not_asked_for_again(query: Query, monk
         asked.append(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidelog.spark.producers.describe", forgotten)
+        patch.setattr("tidelog.spark.sink.producers.describe", forgotten)
         query.commit(1, query.task(1, b"b"))
         query.commit(2, query.task(2, b"c"))
     assert len(set(asked)) == len(asked) == 4

@@ -14,9 +14,9 @@ from tests.spark import orders
 from tests.spark.conftest import JVM_TIMEOUT_S, java
 from tidelog.cli.app import app
 from tidelog.client import Admin
-from tidelog.spark.pipeline.check import PipelineError
 from tidelog.spark.pipeline.declarative import write_project
-from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import load
 from tidelog.testing import Broker
 
 UPDATE = orders.FILE.partition("[[sink]]")[2].partition("[[sink]]")[0]

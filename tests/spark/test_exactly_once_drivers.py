@@ -25,11 +25,11 @@ from tests.spark.acting import Actor, Play, in_turns, step
 from tests.spark.writing import TWO_PHASE, Query, decided_before, made_of, own
 from tidelog.client import Admin
 from tidelog.rpc.errors import Unreachable
-from tidelog.spark import decisions, sink
-from tidelog.spark.decisions import Aborted, Decisions, Replaced
-from tidelog.spark.producers import Attempt, Producers
-from tidelog.spark.sink import Written, write_rows
-from tidelog.spark.sink_name import Job, job_sink
+from tidelog.spark.sink import data_sink, decisions
+from tidelog.spark.sink.data_sink import Written, write_rows
+from tidelog.spark.sink.decisions import Aborted, Decisions, Replaced
+from tidelog.spark.sink.producers import Attempt, Producers
+from tidelog.spark.sink.sink_name import Job, job_sink
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -81,12 +81,12 @@ class Stage:
     def decide_before(self, sink: str) -> None:
         """The first batch was decided by an earlier version, whose driver was killed before it could end it."""
         self.begun = 0
-        self.older = self.query.under(sink)
+        self.older = self.query.under(data_sink)
         options = replace(self.query.options, leased=False)
         for row in rows_of(0)[:2]:  # an attempt that lost, and one that is not of the batch
-            write_rows(options, Attempt(sink, "lost", 0), slowly([row]), Producers())
-        written = write_rows(options, Attempt(sink, "before", 0), slowly(rows_of(0)), Producers())
-        decided_before(options, sink, 0, written, end=False)
+            write_rows(options, Attempt(data_sink, "lost", 0), slowly([row]), Producers())
+        written = write_rows(options, Attempt(data_sink, "before", 0), slowly(rows_of(0)), Producers())
+        decided_before(options, data_sink, 0, written, end=False)
 
     @property
     def finished(self) -> bool:
@@ -135,7 +135,7 @@ class Stage:
 
     def process(self, run: str) -> Decisions:
         options = self.query.options
-        return Decisions(sink.cluster_of(options.bootstrap, options.rpc), self.query.sink, run, options.decisions)
+        return Decisions(data_sink.cluster_of(options.bootstrap, options.rpc), self.query.sink, run, options.decisions)
 
     def commit(self, process: Decisions, batch: int, told: list[Written]) -> bool:
         """Whether it went well; Spark may also lose patience, and what it called goes on."""

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.run import run
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run.runner import run
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S), pytest.mark.long]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.fingerprint import UNKNOWN, Fingerprint, batch_input, fingerprint
+from tidelog.spark.sink.fingerprint import UNKNOWN, Fingerprint, batch_input, fingerprint
 
 OFFSETS = 'v1\n{"batchTimestampMs":%d}\n{"in":{"0":%d}}\n-\n'
 

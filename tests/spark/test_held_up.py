@@ -16,12 +16,12 @@ from tests.spark.conftest import JVM_TIMEOUT_S
 from tests.spark.writing import Query
 from tidelog.cli.app import app
 from tidelog.client.transactions import Transactions
-from tidelog.spark.pipeline import ends
-from tidelog.spark.pipeline.ends import Ends
-from tidelog.spark.pipeline.held_up import HeldUp, check_done, held_up
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.run import run
-from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run import current_lag
+from tidelog.spark.pipeline.run.current_lag import Ends
+from tidelog.spark.pipeline.run.held_up import HeldUp, check_done, held_up
+from tidelog.spark.pipeline.run.runner import run
+from tidelog.spark.pipeline.run.status import read_status
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.usefixtures("own_connections")
@@ -97,8 +97,8 @@ def test_only_what_stood_open_before_a_run_keeps_it_from_being_done(
 
 
 def test_it_is_shown_and_counted_as_lag(upstream: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "ASK_S", 0.05)
-    monkeypatch.setattr(ends, "STANDING_S", 0.5)
+    monkeypatch.setattr(current_lag, "ASK_S", 0.05)
+    monkeypatch.setattr(current_lag, "STANDING_S", 0.5)
     pipeline = made(tmp_path, upstream)
     watching = Ends(pipeline, print)
     done = {(upstream.topic, 0): 0, (upstream.topic, 1): 0}
@@ -130,7 +130,9 @@ def test_a_run_to_the_end_fails_on_it_and_goes_on_when_it_is_ended(
     spark: Any, upstream: Query, tmp_path: Path, ended: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = made(tmp_path, upstream)
-    monkeypatch.setattr("tidelog.spark.pipeline.run.run_at", lambda master, *given, **more: run(*given, spark, **more))
+    monkeypatch.setattr(
+        "tidelog.spark.pipeline.run.runner.run_at", lambda master, *given, **more: run(*given, spark, **more)
+    )
 
     def once() -> Result:
         return CliRunner().invoke(app, ["pipeline", "run", str(pipeline.file), "--once"])

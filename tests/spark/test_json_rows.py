@@ -9,8 +9,8 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, read
-from tidelog.spark.pipeline.again import replay_table
-from tidelog.spark.pipeline.json_rows import key_of
+from tidelog.spark.pipeline.replay import replay_table
+from tidelog.spark.pipeline.sinks.json_rows import key_of
 from tidelog.testing import Broker
 
 pyarrow = pytest.importorskip("pyarrow.parquet", reason="needs pip install tidelog[spark]")

@@ -7,8 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
-from tidelog.spark.pipeline.lake import OtherShape, append, current, upsert
-from tidelog.spark.pipeline.lake_files import Writer
+from tidelog.spark.pipeline.sinks.lake import OtherShape, append, current, upsert
+from tidelog.spark.pipeline.sinks.lake_files import Writer
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
 

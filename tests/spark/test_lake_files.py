@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.spark.pipeline import lake_files
-from tidelog.spark.pipeline.lake_files import (
+from tidelog.spark.pipeline.sinks import lake_files
+from tidelog.spark.pipeline.sinks.lake_files import (
     RolledBack,
     Writer,
     alone,

@@ -15,10 +15,10 @@ from tests.compat.members import until
 from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at
 from tidelog.rpc import Cluster
 from tidelog.rpc.transactions import describe_open
-from tidelog.spark import decisions as module
-from tidelog.spark import renewal
-from tidelog.spark.decisions import Aborted
-from tidelog.spark.producers import Producers
+from tidelog.spark.sink import decisions as module
+from tidelog.spark.sink import lease_renewal
+from tidelog.spark.sink.decisions import Aborted
+from tidelog.spark.sink.producers import Producers
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -66,7 +66,7 @@ def test_what_is_decided_outlives_every_lease(query: Query, monkeypatch: pytest.
 
 
 def test_a_task_that_writes_for_long_renews_all_of_its_run(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "RENEW_S", 0.3)
+    monkeypatch.setattr(lease_renewal, "RENEW_S", 0.3)
     done = query.task(0, b"a")  # waits for its batch meanwhile
     with Cluster(query.bootstrap) as cluster:
 
@@ -90,7 +90,7 @@ def test_a_task_that_waits_for_its_first_row_renews_all_of_its_run(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that take long to compute, or to come: those of other tasks wait for them meanwhile."""
-    monkeypatch.setattr(renewal, "RENEW_S", 0.3)
+    monkeypatch.setattr(lease_renewal, "RENEW_S", 0.3)
     done = query.task(0, b"a")
 
     def slow() -> Iterator[Any]:
@@ -106,15 +106,15 @@ def test_a_task_that_waits_for_its_first_row_renews_all_of_its_run(
 
 
 def test_a_task_that_is_done_renews_no_more(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "RENEW_S", 0.1)
+    monkeypatch.setattr(lease_renewal, "RENEW_S", 0.1)
     query.task(0, b"a")
     until(lambda: not query.open(), "the lease is over")
-    assert not [thread for thread in threading.enumerate() if thread.name == renewal.NAME]
+    assert not [thread for thread in threading.enumerate() if thread.name == lease_renewal.NAME]
 
 
 def test_renewing_goes_on_after_a_request_that_failed(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "RENEW_S", 0.2)
-    real = renewal.renew
+    monkeypatch.setattr(lease_renewal, "RENEW_S", 0.2)
+    real = lease_renewal.renew
     calls: list[object] = []
 
     def failing(*args: Any) -> Any:
@@ -123,7 +123,7 @@ def test_renewing_goes_on_after_a_request_that_failed(query: Query, monkeypatch:
             raise OSError("no way to the broker")
         return real(*args)
 
-    monkeypatch.setattr(renewal, "renew", failing)
+    monkeypatch.setattr(lease_renewal, "renew", failing)
 
     def slow() -> Iterator[Any]:
         yield arrow.record_batch({"value": [b"a"]})

@@ -21,10 +21,10 @@ from tests.spark.writing import TWO_PHASE, Killed, Query, dying_at
 from tidelog.client import Admin, Producer
 from tidelog.client.transactions import Transactions
 from tidelog.rpc.errors import Unsupported
-from tidelog.spark import decisions, leaving
-from tidelog.spark.leaving import end_run
-from tidelog.spark.producers import Producers
-from tidelog.spark.sink_options import read_sink_options
+from tidelog.spark.sink import abort_run, decisions
+from tidelog.spark.sink.abort_run import end_run
+from tidelog.spark.sink.producers import Producers
+from tidelog.spark.sink.sink_options import read_sink_options
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -40,7 +40,7 @@ def broker() -> Iterator[Broker]:
 def test_what_a_stopped_run_has_open_is_aborted_and_others_are_left_alone(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     query, other = Query(broker.bootstrap), Query(broker.bootstrap)
     query.commit(0, query.task(0, b"a"))
     assert end_run(query.options, "run") == 0
@@ -59,7 +59,7 @@ def test_what_a_stopped_run_has_open_is_aborted_and_others_are_left_alone(
 
 
 def test_what_a_stopped_run_has_decided_is_committed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     query = Query(broker.bootstrap)
     first, second = query.task(0, b"a"), query.task(0, b"b")
     query.task(0, b"a")  # an attempt too many
@@ -76,7 +76,7 @@ def test_what_a_stopped_run_has_decided_is_committed(broker: Broker, monkeypatch
 def test_what_a_run_has_open_that_was_stopped_before_anything_was_ever_decided_is_aborted(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 2)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 2)
     query = Query(broker.bootstrap, decisionsTopic="not-yet-made")
     query.task(0, b"a")
     assert end_run(query.options, "run") == 1
@@ -95,7 +95,7 @@ def at_least_once(query: Query) -> Query:
 def test_a_query_that_goes_on_at_least_once_ends_what_it_left_as_was_decided(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 1)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 1)
     query, other = Query(broker.bootstrap), Query(broker.bootstrap)
     query.commit(0, query.task(0, b"a"))
     first, second = query.task(1, b"b"), query.task(1, b"c")
@@ -109,7 +109,7 @@ def test_a_query_that_goes_on_at_least_once_ends_what_it_left_as_was_decided(
     assert (query.seen(), query.open()) == ([b"a", b"b", b"b", b"c", b"c"], [])
     assert len(other.open()) == 1
     asked: list[object] = []
-    monkeypatch.setattr(leaving, "open_transactions", lambda *args: asked.append(args) or [])
+    monkeypatch.setattr(abort_run, "open_transactions", lambda *args: asked.append(args) or [])
     again.commit(2, again.task(2, b"e", run="next"))
     assert not asked, "once in a run is enough"
 
@@ -120,7 +120,7 @@ def test_brokers_that_cannot_list_transactions_hold_up_nobody_who_writes_at_leas
     def refused(*_: object) -> list[object]:
         raise Unsupported("the brokers don't know ListTransactions")
 
-    monkeypatch.setattr(leaving, "open_transactions", refused)
+    monkeypatch.setattr(abort_run, "open_transactions", refused)
     query = at_least_once(Query(broker.bootstrap))
     query.commit(0, query.task(0, b"a"))
     assert query.seen() == [b"a"]

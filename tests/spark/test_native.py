@@ -15,8 +15,9 @@ pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 
 import pyarrow
 
-from tidelog.spark import native, walk
-from tidelog.spark.columns import Decoder, Range
+from tidelog.spark import native
+from tidelog.spark.source import walk
+from tidelog.spark.source.columns import Decoder, Range
 from tidelog.wire.batch import HEADER_BYTES, build, seal
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.record import Record
@@ -56,11 +57,11 @@ def test_a_home_that_can_not_be_written_to_is_done_without(monkeypatch: pytest.M
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # not even root makes a folder in a file
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = native._folder(native.FOLDER / "walk.py")
+    folder = native._folder(Path(walk.__file__))
     assert folder.parent == tmp_path / f"tidelog-{os.getuid()}"
     folder.parent.chmod(0o777)
     with pytest.raises(native.NotCompiled, match="can be written by others"):
-        native._folder(native.FOLDER / "walk.py")
+        native._folder(Path(walk.__file__))
 
 
 def test_what_was_compiled_for_another_librt_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +76,7 @@ def test_what_was_compiled_for_another_librt_is_done_without(monkeypatch: pytest
 def test_a_cache_that_others_may_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TIDELOG_NATIVE", "require")
-    native._folder(native.FOLDER / "walk.py").chmod(0o777)
+    native._folder(Path(walk.__file__)).chmod(0o777)
     with pytest.raises(native.NotCompiled, match="can be written by others"):
         fresh("walk")
 

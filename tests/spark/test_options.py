@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.rpc.offsets import READ_COMMITTED, READ_UNCOMMITTED
-from tidelog.spark.options import OptionError, SourceOptions, Spot, read_options
+from tidelog.spark.source.options import OptionError, SourceOptions, Spot, read_options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

@@ -20,13 +20,13 @@ import pyarrow
 from tests.spark.writing import TWO_PHASE, Killed, Query, decided_before, dying_at
 from tidelog.client import Admin
 from tidelog.rpc.transactions import Producer
-from tidelog.spark import decisions as module
-from tidelog.spark import standing
-from tidelog.spark.decisions import OtherBatch, Replaced, RolledBack
-from tidelog.spark.producers import Attempt, Producers, driver_id
-from tidelog.spark.sink import Written, settle, write_rows
-from tidelog.spark.sink_name import Job, job_sink, older_name
-from tidelog.spark.sink_options import read_sink_options
+from tidelog.spark.sink import decisions as module
+from tidelog.spark.sink import sink_progress
+from tidelog.spark.sink.data_sink import Written, settle, write_rows
+from tidelog.spark.sink.decisions import OtherBatch, Replaced, RolledBack
+from tidelog.spark.sink.producers import Attempt, Producers, driver_id
+from tidelog.spark.sink.sink_name import Job, job_sink, older_name
+from tidelog.spark.sink.sink_options import read_sink_options
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -356,7 +356,7 @@ STEPS = {
         "open_transactions",
         "commit_exactly",
     ),
-    standing: ("committed_offset",),
+    sink_progress: ("committed_offset",),
 }
 
 
@@ -367,7 +367,7 @@ def version_before(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractCont
     @contextmanager
     def inside() -> Iterator[None]:
         with monkeypatch.context() as patch:
-            for place in (module, standing):
+            for place in (module, sink_progress):
                 patch.setattr(place, "group_of", str)
             yield
 

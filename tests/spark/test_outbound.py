@@ -15,11 +15,11 @@ from tests.spark.writing import TWO_PHASE
 from tidelog.client import Admin, read
 from tidelog.rpc import Cluster
 from tidelog.rpc.transactions import end_transaction, init_producer
-from tidelog.spark import outbound
-from tidelog.spark.columns import HEADER_TYPE
-from tidelog.spark.options import OptionError
-from tidelog.spark.outbound import Outbound, RowError
-from tidelog.spark.sink_options import read_sink_options
+from tidelog.spark.sink import outbound
+from tidelog.spark.sink.outbound import Outbound, RowError
+from tidelog.spark.sink.sink_options import read_sink_options
+from tidelog.spark.source.columns import HEADER_TYPE
+from tidelog.spark.source.options import OptionError
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow

@@ -11,8 +11,9 @@ pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 
 import pyarrow
 
-from tidelog.spark import native, pack
-from tidelog.spark.buffers import buffers
+from tidelog.spark import native
+from tidelog.spark.sink import pack
+from tidelog.spark.sink.arrow_buffers import buffers
 from tidelog.wire.record import walk_records
 
 arrow: Any = pyarrow

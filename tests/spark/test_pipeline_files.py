@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.spark.pipeline.check import PipelineError, read_file
-from tidelog.spark.pipeline.model import load
-from tidelog.spark.pipeline.places import line_of, lines_of
+from tidelog.spark.pipeline.file.check import PipelineError, read_file
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.file.toml_lines import line_of, lines_of
 
 TOP = Path(__file__).parents[2]
 READY = sorted((TOP / "pipelines").glob("*.toml"))
@@ -62,7 +62,7 @@ def test_every_ready_pipeline_has_a_page(file: Path) -> None:
 
 
 def test_the_schema_is_published_as_it_is_used() -> None:
-    used = json.loads((TOP / "src/tidelog/spark/pipeline/pipeline.schema.json").read_text())
+    used = json.loads((TOP / "src/tidelog/spark/pipeline/file/pipeline.schema.json").read_text())
     assert json.loads((TOP / "docs/pipelines/pipeline.schema.json").read_text()) == used
 
 
@@ -297,7 +297,7 @@ FAILURE = """[STREAM_FAILED] Query [id = 1] terminated with exception: [CAST_INV
 
 
 def test_a_row_that_a_step_fails_on_is_told_at_the_line_of_its_sql(tmp_path: Path) -> None:
-    from tidelog.spark.pipeline.pointing import failed_on_a_row
+    from tidelog.spark.pipeline.tables.error_location import failed_on_a_row
 
     file = tmp_path / "p.toml"
     file.write_text(GOOD.replace("select *\nfrom", "select id,\n  cast(name as int) as n\nfrom"))

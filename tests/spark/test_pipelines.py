@@ -11,11 +11,12 @@ import pytest
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
 from tidelog.client.groups import Groups
-from tidelog.spark.pipeline import again, lake, redrive
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.model import load
-from tidelog.spark.pipeline.run import check, run
-from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline import redrive, replay
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.run.runner import check, run
+from tidelog.spark.pipeline.run.status import read_status
+from tidelog.spark.pipeline.sinks import lake
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -132,7 +133,7 @@ def test_a_table_keeps_the_newest_row_of_each_key(
         '1 row without id, left out of the table; for example {"_offset":'
     )
     topics("customers-again")
-    sent = again.replay_table(broker.bootstrap, folder / "lake/customers", "customers-again", "id", lambda count: None)
+    sent = replay.replay_table(broker.bootstrap, folder / "lake/customers", "customers-again", "id", lambda count: None)
     assert sent == 19
     assert sorted(row["id"] for row in values(broker, "customers-again")) == [i for i in range(20) if i != 4]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.spark.plan import (
+from tidelog.spark.source.plan import (
     Loss,
     OffsetRange,
     available,

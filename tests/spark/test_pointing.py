@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.pointing import REASON_CHARS, RowFailure, row_failure
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.tables.error_location import REASON_CHARS, RowFailure, row_failure
 
 FILE = """
 name = "pointing"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tidelog.spark.progress import Progress, task_done
+from tidelog.spark.source.progress import Progress, task_done
 
 END = {"orders": {"0": 9}}
 

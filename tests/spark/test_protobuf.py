@@ -21,7 +21,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
-from tidelog.spark.pipeline.protobuf import NoMessage, _read, columns, descriptors
+from tidelog.spark.pipeline.tables.protobuf import NoMessage, _read, columns, descriptors
 
 Field = descriptor_pb2.FieldDescriptorProto
 WELL_KNOWN = (any_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tidelog.spark.pipeline import queries
-from tidelog.spark.pipeline.queries import LATE, TRIES, Queries
+from tidelog.spark.pipeline.run import queries
+from tidelog.spark.pipeline.run.queries import LATE, TRIES, Queries
 
 
 class Query:

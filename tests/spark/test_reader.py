@@ -15,9 +15,9 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 from pyspark.sql.datasource import GreaterThanOrEqual
 
 from tidelog.client import Admin
-from tidelog.spark.options import OptionError, read_options
-from tidelog.spark.reader import DataLost
-from tidelog.spark.source import TopicReader
+from tidelog.spark.source.data_source import TopicReader
+from tidelog.spark.source.options import OptionError, read_options
+from tidelog.spark.source.reader import DataLost
 from tidelog.testing import Broker
 
 counter = iter(range(1000))

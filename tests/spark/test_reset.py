@@ -9,10 +9,10 @@ import pytest
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import load
 from tidelog.spark.pipeline.reset import reset
-from tidelog.spark.pipeline.run import QueryFailed, check, run
+from tidelog.spark.pipeline.run.runner import QueryFailed, check, run
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]

@@ -11,8 +11,9 @@ pytest.importorskip("librt", reason="needs pip install tidelog[spark]")
 
 import pyarrow
 
-from tidelog.spark import native, pack
-from tidelog.spark.row_hash import RowHash
+from tidelog.spark import native
+from tidelog.spark.sink import pack
+from tidelog.spark.sink.row_hash import RowHash
 
 arrow: Any = pyarrow
 HEADERS = arrow.list_(arrow.struct([("key", arrow.string()), ("value", arrow.binary())]))
@@ -56,7 +57,7 @@ def hashed(batches: list[Any], topic: str | None = None) -> int:
 def test_order_and_cuts_do_not_show(kind: str, rows: list[dict[str, Any]], cut: int, seed: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         found = (pack, False) if kind == "plain" else native.packer()
-        patch.setattr("tidelog.spark.row_hash.packer", lambda: found)
+        patch.setattr("tidelog.spark.sink.row_hash.packer", lambda: found)
         whole = hashed([table(rows)])
         shuffled = seed.sample(rows, len(rows))
         assert hashed([table(shuffled[:cut]), table(shuffled[cut:])]) == whole

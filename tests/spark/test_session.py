@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tidelog.client import Admin
-from tidelog.spark.pipeline import session as sessions
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.cluster import _why
-from tidelog.spark.pipeline.java import NoSpark, java_version, ready_java
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.run import _clear_torn, run_at
-from tidelog.spark.pipeline.session import session
-from tidelog.spark.pipeline.stopping import Stop
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run import session as sessions
+from tidelog.spark.pipeline.run.cluster import _why
+from tidelog.spark.pipeline.run.java import NoSpark, java_version, ready_java
+from tidelog.spark.pipeline.run.runner import _clear_torn, run_at
+from tidelog.spark.pipeline.run.session import session
+from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
 
 FILE = """

@@ -15,12 +15,12 @@ from tests.spark.conftest import JVM_TIMEOUT_S
 from tests.spark.test_bad_input import wait_for
 from tests.spark.test_unfit import LAKE, lake, letters, send, topic, written
 from tidelog.client import Admin
-from tidelog.spark.pipeline import finding, setting_aside, unfit
-from tidelog.spark.pipeline.model import load
-from tidelog.spark.pipeline.queries import LATE
-from tidelog.spark.pipeline.run import run
-from tidelog.spark.pipeline.status import read_status
-from tidelog.spark.pipeline.stopping import Stop
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.quarantine import bisection, notes, restart
+from tidelog.spark.pipeline.run.queries import LATE
+from tidelog.spark.pipeline.run.runner import run
+from tidelog.spark.pipeline.run.status import read_status
+from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S), pytest.mark.long]
@@ -50,10 +50,10 @@ def then_cut(act: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("module", "name", "after"),
     [
-        (unfit, "add", True),  # the note stands, no letter is sent
-        (setting_aside, "send_letters", True),  # the letter is sent, nothing is counted
-        (unfit, "close", False),  # all is done, and nobody knows
-        (unfit, "close", True),  # only the query was not started again
+        (notes, "add", True),  # the note stands, no letter is sent
+        (restart, "send_letters", True),  # the letter is sent, nothing is counted
+        (notes, "close", False),  # all is done, and nobody knows
+        (notes, "close", True),  # only the query was not started again
     ],
 )
 def test_a_row_is_set_aside_from_the_note_on_whatever_is_cut_off(
@@ -89,7 +89,7 @@ def test_a_run_that_is_cut_off_before_the_note_has_done_nothing(
     send(broker, topic, "1", "x", "2")
     file = written(tmp_path, topic, LAKE)
     with monkeypatch.context() as patch:
-        patch.setattr(unfit, "add", cut)
+        patch.setattr(notes, "add", cut)
         with pytest.raises(Cut):
             run(load(file, broker.bootstrap), spark, once=True, tell=print)
     assert letters(broker, topic) == []
@@ -121,7 +121,7 @@ def test_a_search_is_stopped_at_once_and_begun_anew_by_the_next_run(
     send(broker, topic, *("x" if number == 30 else str(number) for number in range(100)))
     pipeline = load(written(tmp_path, topic, LAKE), broker.bootstrap)
     stop, probes = Stop(), 0
-    fails = finding.Finding._fails
+    fails = bisection.Finding._fails
 
     def stopped_in_the_middle(self: Any, rows: Any) -> Any:
         nonlocal probes
@@ -131,7 +131,7 @@ def test_a_search_is_stopped_at_once_and_begun_anew_by_the_next_run(
         return fails(self, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finding.Finding, "_fails", stopped_in_the_middle)
+        patch.setattr(bisection.Finding, "_fails", stopped_in_the_middle)
         assert run(pipeline, spark, once=True, tell=print, stop=stop) is False
     assert probes <= 5
     status = read_status(tmp_path / "state")
@@ -147,7 +147,7 @@ def test_a_python_process_that_is_late_does_not_end_a_search(
 ) -> None:
     send(broker, topic, "1", "x", "2")
     late = [PySparkException(f"boom: {LATE}.")] * 2
-    letters_of, fails = setting_aside.send_letters, finding.Finding._fails
+    letters_of, fails = restart.send_letters, bisection.Finding._fails
 
     def once_late(act: Callable[..., Any]) -> Callable[..., Any]:
         first = [late.pop()]
@@ -159,8 +159,8 @@ def test_a_python_process_that_is_late_does_not_end_a_search(
 
         return called
 
-    monkeypatch.setattr(finding.Finding, "_fails", once_late(fails))
-    monkeypatch.setattr(setting_aside, "send_letters", once_late(letters_of))
+    monkeypatch.setattr(bisection.Finding, "_fails", once_late(fails))
+    monkeypatch.setattr(restart, "send_letters", once_late(letters_of))
     run(load(written(tmp_path, topic, LAKE), broker.bootstrap), spark, once=True, tell=print)
     assert lake(spark, tmp_path) == [(0, 1), (2, 2)]
     assert [key for key, _ in letters(broker, topic)] == [b"k1"]

@@ -11,8 +11,8 @@ import pytest
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tests.spark.test_sink import committed
 from tidelog.client import Admin, Producer
-from tidelog.spark.pipeline.model import load
-from tidelog.spark.pipeline.run import run
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.run.runner import run
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]

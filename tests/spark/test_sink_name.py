@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tests.spark.writing import Query
 from tidelog.client.groups import Groups
-from tidelog.spark.sink_name import Job, described, group_of, job_of, job_sink, older_name
+from tidelog.spark.sink.sink_name import Job, described, group_of, job_of, job_sink, older_name
 from tidelog.testing import Broker
 
 

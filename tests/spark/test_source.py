@@ -12,7 +12,7 @@ from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
-from tidelog.spark import plan
+from tidelog.spark.source import plan
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]

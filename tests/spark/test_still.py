@@ -11,9 +11,9 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.run import run
-from tidelog.spark.pipeline.still import begin_still
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run.batch_run import begin_still
+from tidelog.spark.pipeline.run.runner import run
 from tidelog.testing import Broker
 
 FILE = """

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tidelog.spark.pipeline.stopping import Stop
+from tidelog.spark.pipeline.run.stop_signals import Stop
 
 PATIENCE_S = 10.0
 
@@ -69,8 +69,8 @@ class Session:
 
 
 def test_what_takes_long_is_cancelled_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.spark.pipeline.stopping.LOOK_S", 0.01)
-    monkeypatch.setattr("tidelog.spark.pipeline.stopping.AGAIN_S", 0.01)
+    monkeypatch.setattr("tidelog.spark.pipeline.run.stop_signals.LOOK_S", 0.01)
+    monkeypatch.setattr("tidelog.spark.pipeline.run.stop_signals.AGAIN_S", 0.01)
     stop, spark = Stop(), Session()
     with stop.cancelling(spark):
         time.sleep(0.05)

@@ -18,10 +18,10 @@ from tidelog.client import Admin, Producer
 from tidelog.client.groups import Groups
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
-from tidelog.spark import plan, stream
-from tidelog.spark.options import read_options
-from tidelog.spark.reader import DataLost
-from tidelog.spark.stream import TopicStreamReader
+from tidelog.spark.source import plan, stream
+from tidelog.spark.source.options import read_options
+from tidelog.spark.source.reader import DataLost
+from tidelog.spark.source.stream import TopicStreamReader
 from tidelog.testing import Broker
 
 Offsets = dict[str, dict[str, int]]

@@ -17,8 +17,8 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidelog.client import Admin
-from tidelog.spark.options import read_options
-from tidelog.spark.stream import TopicStreamReader
+from tidelog.spark.source.options import read_options
+from tidelog.spark.source.stream import TopicStreamReader
 from tidelog.testing import Broker
 
 STEPS = 80

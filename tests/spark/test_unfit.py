@@ -10,12 +10,12 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
-from tidelog.spark.pipeline import setting_aside
-from tidelog.spark.pipeline.check import PipelineError
-from tidelog.spark.pipeline.model import load
+from tidelog.spark.pipeline.file.check import PipelineError
+from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.quarantine import restart
 from tidelog.spark.pipeline.redrive import redrive
-from tidelog.spark.pipeline.run import run
-from tidelog.spark.pipeline.status import read_status
+from tidelog.spark.pipeline.run.runner import run
+from tidelog.spark.pipeline.run.status import read_status
 from tidelog.testing import Broker
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_S)]
@@ -155,7 +155,7 @@ def test_what_a_group_fails_on_is_no_rows_fault(spark: Any, broker: Broker, topi
 def test_a_step_that_fails_on_most_rows_is_to_be_mended(
     spark: Any, broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setting_aside, "ROWS_MAX", 3)
+    monkeypatch.setattr(restart, "ROWS_MAX", 3)
     send(broker, topic, *["x"] * 6)
     pipeline = load(written(tmp_path, topic, LAKE), broker.bootstrap)
     with pytest.raises(PipelineError, match=r"toml:15: step amounts can't go on with more than 3 rows of batch 0"):

@@ -11,12 +11,12 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 import pyarrow
 
 from tests.spark.writing import TWO_PHASE, Query
-from tidelog.spark import leaving
-from tidelog.spark.decisions import Replaced
-from tidelog.spark.producers import Attempt, Producers
-from tidelog.spark.sink import TopicStreamWriter, TopicWriter, Written, settle, write_rows
-from tidelog.spark.sink_name import Job, job_sink
-from tidelog.spark.sink_options import SinkOptions, read_sink_options
+from tidelog.spark.sink import abort_run
+from tidelog.spark.sink.data_sink import TopicStreamWriter, TopicWriter, Written, settle, write_rows
+from tidelog.spark.sink.decisions import Replaced
+from tidelog.spark.sink.producers import Attempt, Producers
+from tidelog.spark.sink.sink_name import Job, job_sink
+from tidelog.spark.sink.sink_options import SinkOptions, read_sink_options
 from tidelog.testing import Broker
 
 arrow: Any = pyarrow
@@ -33,7 +33,7 @@ def broker() -> Iterator[Broker]:
 def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark tells the processes of a driver."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/of-a-driver")
-    monkeypatch.setattr(leaving, "QUIET_LOOKS", 1)
+    monkeypatch.setattr(abort_run, "QUIET_LOOKS", 1)
 
 
 def streaming(**options: str) -> SinkOptions:

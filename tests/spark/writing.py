@@ -16,12 +16,12 @@ from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
 from tidelog.rpc.produce import produce
 from tidelog.rpc.transactions import Producer, commit_offsets_in, end_transaction, init_producer, open_transactions
-from tidelog.spark.decisions import Decisions
-from tidelog.spark.fingerprint import HASHES, Fingerprint
-from tidelog.spark.producers import Attempt, Producers, driver_id
-from tidelog.spark.sink import Written, settle, write_rows
-from tidelog.spark.sink_name import group_of
-from tidelog.spark.sink_options import SinkOptions, read_sink_options
+from tidelog.spark.sink.data_sink import Written, settle, write_rows
+from tidelog.spark.sink.decisions import Decisions
+from tidelog.spark.sink.fingerprint import HASHES, Fingerprint
+from tidelog.spark.sink.producers import Attempt, Producers, driver_id
+from tidelog.spark.sink.sink_name import group_of
+from tidelog.spark.sink.sink_options import SinkOptions, read_sink_options
 from tidelog.wire.batch import build
 from tidelog.wire.record import Record
 

@@ -52,8 +52,8 @@ def run(file: Path, once: bool, master: str | None, start: str | None, bootstrap
     if start is not None:
         check_start(start)
     with spark_told():
-        from tidelog.spark.pipeline.run import run_at
-        from tidelog.spark.pipeline.stopping import Stop
+        from tidelog.spark.pipeline.run.runner import run_at
+        from tidelog.spark.pipeline.run.stop_signals import Stop
 
         stop = Stop()
         try:
@@ -110,8 +110,8 @@ def _checked(file: Path, bootstrap: str | None, no_spark: bool) -> dict[str, Any
     if no_spark:
         return {"pipeline": made.name, "tables": {}, "decoder": ""}
     with spark_told():
-        from tidelog.spark.pipeline.run import check as look
-        from tidelog.spark.pipeline.run import check_topics, session
+        from tidelog.spark.pipeline.run.runner import check as look
+        from tidelog.spark.pipeline.run.runner import check_topics, session
 
         check_topics(made)  # before Spark starts, which takes a while
         tables = look(made, session(made, "local[1]", log=False))

@@ -48,17 +48,17 @@ def replay(
         raise click.UsageError(f"{needless[0]} is for {'--table' if topic else '--topic'}: leave it out")
     if table is not None:
         need_spark("what reads Parquet files (pyarrow)")
-    from tidelog.spark.pipeline import again
+    from tidelog.spark.pipeline import replay
 
     def tell(count: int) -> None:
         click.echo(f"{count:,} records sent", err=True)
 
     with brokers_told():
         if table is not None:
-            count = again.replay_table(bootstrap, table, to, key, tell)
+            count = replay.replay_table(bootstrap, table, to, key, tell)
         else:
             begin, end = start_of(start, "--from"), None if until is None else start_of(until, "--until")
-            count = again.replay_topic(bootstrap, topic or "", to, begin, end, list(partitions) or None, tell)
+            count = replay.replay_topic(bootstrap, topic or "", to, begin, end, list(partitions) or None, tell)
     click.echo(f"Sent {count} records to {to}.")
 
 

@@ -14,7 +14,7 @@ from tidelog.cli.pipeline_told import FILE, brokers_told, load_file
 from tidelog.cli.show import show_json
 
 if TYPE_CHECKING:
-    from tidelog.spark.pipeline.model import Pipeline
+    from tidelog.spark.pipeline.file.model import Pipeline
 
 
 @click.command()
@@ -40,7 +40,7 @@ def reset(
       tidelog pipeline reset orders.toml --sink orders-by-minute
       tidelog pipeline reset orders.toml --sink orders-by-minute --from latest --yes
     """
-    from tidelog.spark.pipeline.check import PipelineError
+    from tidelog.spark.pipeline.file.check import PipelineError
     from tidelog.spark.pipeline.reset import queries_of
     from tidelog.spark.pipeline.reset import reset as begin_anew
 

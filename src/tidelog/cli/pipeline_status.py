@@ -29,7 +29,7 @@ def list_pipelines(folder: Path, as_json: bool) -> None:
       tidelog pipeline list
       tidelog pipeline list pipelines --json
     """
-    from tidelog.spark.pipeline.status import read_status
+    from tidelog.spark.pipeline.run.status import read_status
 
     rows: list[tuple[str, str, str]] = []
     for file in sorted(folder.glob("*.toml")):
@@ -62,7 +62,7 @@ def status(file: Path, follow: bool, as_json: bool) -> None:
       tidelog pipeline status orders.toml
       tidelog pipeline status orders.toml --follow
     """
-    from tidelog.spark.pipeline.status import ALIVE, read_status
+    from tidelog.spark.pipeline.run.status import ALIVE, read_status
 
     made = load_file(file, None)
     while True:
@@ -89,7 +89,7 @@ def _state(told: dict[str, Any]) -> str:
 
 
 def _show(name: str, told: dict[str, Any]) -> None:
-    from tidelog.spark.pipeline.status import ALIVE
+    from tidelog.spark.pipeline.run.status import ALIVE
 
     age_s = time.time() - told["at"]
     click.secho(name, bold=True, nl=False)
@@ -112,7 +112,7 @@ def _show(name: str, told: dict[str, Any]) -> None:
         elif told["outcome"] in ALIVE:
             click.secho(f"  {sink}: in its first batch: {query['message']}", dim=True)
     if told.get("held_up"):
-        from tidelog.spark.pipeline.held_up import Held, words
+        from tidelog.spark.pipeline.run.held_up import Held, words
 
         click.secho(f"  {words(Held(**each) for each in told['held_up'])}", fg="yellow")
     for query, each in told.get("left_out", {}).items():

@@ -13,7 +13,7 @@ import click
 from tidelog.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from tidelog.spark.pipeline.model import Pipeline
+    from tidelog.spark.pipeline.file.model import Pipeline
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -30,8 +30,8 @@ def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
     Brokers are those of the flag, of the file, of TIDELOG_BOOTSTRAP: the first that is given.
     """
     from tidelog.rpc.address import addresses
-    from tidelog.spark.pipeline.check import PipelineError
-    from tidelog.spark.pipeline.model import load
+    from tidelog.spark.pipeline.file.check import PipelineError
+    from tidelog.spark.pipeline.file.model import load
 
     try:
         made = load(file, bootstrap)
@@ -62,10 +62,10 @@ def spark_told() -> Generator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from tidelog.spark.pipeline.check import PipelineError
-    from tidelog.spark.pipeline.held_up import HeldUp
-    from tidelog.spark.pipeline.java import NoSpark
-    from tidelog.spark.pipeline.reason import words_of
+    from tidelog.spark.pipeline.file.check import PipelineError
+    from tidelog.spark.pipeline.run.held_up import HeldUp
+    from tidelog.spark.pipeline.run.java import NoSpark
+    from tidelog.spark.pipeline.run.reason import words_of
 
     with brokers_told():
         try:

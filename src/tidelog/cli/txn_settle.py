@@ -31,9 +31,9 @@ def settle(names: tuple[str, ...], decisions: str | None, yes: bool, bootstrap: 
       tidelog txn settle tidelog-spark-QUERY-task-RUN-WORKER-1
     """
     from tidelog.cli.pipeline_told import brokers_told
-    from tidelog.spark.producers import owner_of
-    from tidelog.spark.settling import NotTold, settle_run
-    from tidelog.spark.sink_options import read_sink_options
+    from tidelog.spark.sink.producers import owner_of
+    from tidelog.spark.sink.settlement import NotTold, settle_run
+    from tidelog.spark.sink.sink_options import read_sink_options
 
     runs: dict[str, str] = {}
     for name in names:

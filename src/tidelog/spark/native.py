@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 COMPILE_TIMEOUT_S = 300.0
-FOLDER = Path(__file__).parent
+SOURCES = {"walk": "source", "pack": "sink"}
+"""What is compiled, and the package that it lies in."""
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -52,7 +53,7 @@ def loaded(name: str) -> tuple[Any, bool]:
             if mode == "require":
                 raise NotCompiled(f"TIDELOG_NATIVE=require, but {error}") from error
             logger.warning("using plain Python, which is about 15 times slower: %s", error)
-    return importlib.import_module(f"tidelog.spark.{name}"), False
+    return importlib.import_module(f"tidelog.spark.{SOURCES[name]}.{name}"), False
 
 
 def described() -> str:
@@ -62,7 +63,7 @@ def described() -> str:
 
 
 def _compiled(name: str) -> Any:
-    source = FOLDER / f"{name}.py"
+    source = Path(__file__).parent / SOURCES[name] / f"{name}.py"
     module_name = f"tidelog_{name}"
     folder = _folder(source)
     file = folder / f"{module_name}{sysconfig.get_config_var('EXT_SUFFIX')}"

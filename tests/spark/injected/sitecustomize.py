@@ -102,5 +102,9 @@ class Patching(importlib.abc.MetaPathFinder):
 
 
 if PLAN:
-    patch = {"tidelog.spark.sink": wait_for_another} if "slow" in PLAN else {"tidelog.spark.decisions": stop_in_commits}
+    patch = (
+        {"tidelog.spark.sink.data_sink": wait_for_another}
+        if "slow" in PLAN
+        else {"tidelog.spark.sink.decisions": stop_in_commits}
+    )
     sys.meta_path.insert(0, Patching(patch))

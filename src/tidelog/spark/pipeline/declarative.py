@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidelog.spark.pipeline.build import Views, build, check_topics, make_topics
-from tidelog.spark.pipeline.model import Pipeline, load
-from tidelog.spark.pipeline.session import SQL
-from tidelog.spark.pipeline.sinks import dead_letters, records, shown
+from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.run.session import SQL
+from tidelog.spark.pipeline.sinks.writers import dead_letters, records, shown
+from tidelog.spark.pipeline.tables.build import Views, build, check_topics, make_topics
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -117,7 +117,7 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     calls = [
         f'"""Declares what {pipeline.file.name} says: tables, and flows to topics."""',
         "",
-        "from tidelog.spark.pipeline.declarative import declare",
+        "from tidelog.spark import declare",
         "",
         f"declare({str(pipeline.file.resolve())!r}{given})",
     ]

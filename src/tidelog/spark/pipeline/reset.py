@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidelog.spark.leaving import end_owned
-from tidelog.spark.pipeline import left_out, unfit
-from tidelog.spark.pipeline.meaning import BAD_ROWS
-from tidelog.spark.pipeline.model import Pipeline
-from tidelog.spark.pipeline.resets import Reset, checkpoint_of, last_reset, names_of, note_reset
-from tidelog.spark.producers import Owner
-from tidelog.spark.sink_name import Job, job_of, job_sink, older_name
-from tidelog.spark.sink_options import read_sink_options
+from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.validate import BAD_ROWS
+from tidelog.spark.pipeline.quarantine import notes
+from tidelog.spark.pipeline.run.resets import Reset, checkpoint_of, last_reset, names_of, note_reset
+from tidelog.spark.pipeline.sinks import left_out
+from tidelog.spark.sink.abort_run import end_owned
+from tidelog.spark.sink.producers import Owner
+from tidelog.spark.sink.sink_name import Job, job_of, job_sink, older_name
+from tidelog.spark.sink.sink_options import read_sink_options
 
 REMOVED = ".removed"
 
@@ -56,7 +57,7 @@ def reset(pipeline: Pipeline, query: str, start: str | None) -> Reset:
             shutil.rmtree(away, ignore_errors=True)
             checkpoint.rename(away)
         left_out.forget(pipeline.state, query)
-        unfit.forget_batch(pipeline.state, query)
+        notes.forget_batch(pipeline.state, query)
         made = note_reset(pipeline, query, start)
         shutil.rmtree(away, ignore_errors=True)
         return made

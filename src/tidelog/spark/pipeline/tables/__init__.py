@@ -1,0 +1,1 @@
+"""Sources and steps of a pipeline as tables of a Spark session."""
