@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from tidelog.cli.app import app
 from tidelog.client.transactions import Transactions
 from tidelog.spark.pipeline.file.model import Pipeline, load
 from tidelog.spark.pipeline.run import current_lag
+from tidelog.spark.pipeline.run.board import Board
 from tidelog.spark.pipeline.run.current_lag import Ends
 from tidelog.spark.pipeline.run.held_up import HeldUp, check_done, held_up
 from tidelog.spark.pipeline.run.runner import run
 from tidelog.spark.pipeline.run.status import read_status
+from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
 
 pytestmark = pytest.mark.usefixtures("own_connections")
@@ -113,6 +116,31 @@ def test_it_is_shown_and_counted_as_lag(upstream: Query, tmp_path: Path, monkeyp
     assert watching.behind(done) == stable + sum(each.records for each in watching.held_up)
 
 
+def test_it_is_lag_also_of_a_run_that_ends_at_once(upstream: Query, tmp_path: Path) -> None:
+    """Spark counts up to the open transaction only: brokers have to be asked, however short the run was."""
+    pipeline = made(tmp_path, upstream)
+    pipeline.state.mkdir()
+    waiting = sum(each.records for each in held_up(pipeline))
+    read = {each.partition: each.first_offset for each in held_up(pipeline)}
+    offsets = json.dumps({upstream.topic: {str(partition): offset for partition, offset in read.items()}})
+    progress: dict[str, Any] = {
+        "batchId": 0,
+        "numInputRows": 3,
+        "processedRowsPerSecond": 3.0,
+        "timestamp": "2026-01-31T12:00:00.000Z",
+        "durationMs": {},
+        "stateOperators": [],
+        "sources": [{"endOffset": offsets, "latestOffset": offsets}],
+    }
+    query = SimpleNamespace(isActive=False, status={"message": "Stopped"}, exception=lambda: None)
+    query.lastProgress, query.recentProgress = progress, [progress]
+    with Board(pipeline, print, Stop()) as board:
+        board.look({"after": query}, "done")
+    status = read_status(pipeline.state)
+    assert status is not None
+    assert status["queries"]["after"]["lag"] == waiting >= 40
+
+
 def test_status_says_how_many_records_wait_for_whom_since_when(upstream: Query, tmp_path: Path) -> None:
     pipeline = made(tmp_path, upstream)
     pipeline.state.mkdir()
@@ -139,7 +167,7 @@ def test_a_run_to_the_end_fails_on_it_and_goes_on_when_it_is_ended(
 
     first = once()
     assert (first.exit_code, "downstream is done with all that it can read, but for" in first.output) == (3, True)
-    assert "`tidelog txn hanging` tells who ends it" in first.output
+    assert "`tidelog txn hanging --open` tells who ends it" in first.output
     status = read_status(pipeline.state)
     assert status is not None
     assert (status["outcome"], "behind an open transaction of" in status["why"]) == ("failed", True)

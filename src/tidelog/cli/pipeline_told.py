@@ -73,7 +73,9 @@ def spark_told() -> Generator[None]:
         except (PipelineError, NoSpark) as error:
             raise Failure(str(error)) from None
         except HeldUp as error:
-            raise NotAll(str(error), "`tidelog txn hanging` tells who ends it; run it again after that") from None
+            raise NotAll(
+                str(error), "`tidelog txn hanging --open` tells who ends it; run it again after that"
+            ) from None
         except (Py4JError, PySparkException) as error:
             raise Failure(
                 f"Spark can't do it: {words_of(error)}", "spark.log in the pipeline's state says more"

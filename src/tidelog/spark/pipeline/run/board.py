@@ -78,7 +78,7 @@ class Board:
     def look(self, queries: dict[str, Any], outcome: str) -> None:
         """Show how the queries are."""
         self._queries = {name: told_of(query) for name, query in queries.items()}
-        self._behind({name: query.lastProgress for name, query in queries.items()})
+        self._behind({name: query.lastProgress for name, query in queries.items()}, last=outcome == "done")
         for name, told in self._queries.items():
             if told.get("batch", -1) > self._seen.get(name, -1):
                 with self._said_once():
@@ -87,11 +87,13 @@ class Board:
         if time.monotonic() > self._told_at + TELL_S:
             self._tell_progress()
 
-    def _behind(self, progresses: dict[str, Any]) -> None:
+    def _behind(self, progresses: dict[str, Any], *, last: bool) -> None:
         """What is behind the last batch of each query by now, where brokers tell."""
         done = {name: done_by(progress) for name, progress in progresses.items() if progress is not None}
         self._groups.tell(done)
         self._ends.watch({place for each in done.values() for place in each})
+        if last:
+            self._ends.ask_now()
         for name, each in done.items():
             behind = self._ends.behind(each)
             if behind is not None:

@@ -52,6 +52,12 @@ class Ends:
             return None
         return sum(max(0, self._known[place] - offset) for place, offset in done.items())
 
+    def ask_now(self) -> None:
+        """Ask once more, for a last look: a run may be over before the thread has asked at all."""
+        if self._places:
+            with self._pipeline.reach(PATIENCE_S) as cluster:
+                self._ask_once(cluster)
+
     @property
     def held_up(self) -> list[Held]:
         """Records behind transactions that are open for some seconds: shorter ones are somebody at work."""
