@@ -81,12 +81,12 @@ class Stage:
     def decide_before(self, sink: str) -> None:
         """The first batch was decided by an earlier version, whose driver was killed before it could end it."""
         self.begun = 0
-        self.older = self.query.under(data_sink)
+        self.older = self.query.under(sink)
         options = replace(self.query.options, leased=False)
         for row in rows_of(0)[:2]:  # an attempt that lost, and one that is not of the batch
-            write_rows(options, Attempt(data_sink, "lost", 0), slowly([row]), Producers())
-        written = write_rows(options, Attempt(data_sink, "before", 0), slowly(rows_of(0)), Producers())
-        decided_before(options, data_sink, 0, written, end=False)
+            write_rows(options, Attempt(sink, "lost", 0), slowly([row]), Producers())
+        written = write_rows(options, Attempt(sink, "before", 0), slowly(rows_of(0)), Producers())
+        decided_before(options, sink, 0, written, end=False)
 
     @property
     def finished(self) -> bool:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from tests.spark.conftest import JVM_TIMEOUT_S
 from tests.spark.test_bad_input import wait_for
-from tests.spark.test_unfit import LAKE, lake, letters, send, topic, written
+from tests.spark.test_quarantine import LAKE, lake, letters, send, topic, written
 from tidelog.client import Admin
 from tidelog.spark.pipeline.file.model import load
 from tidelog.spark.pipeline.quarantine import bisection, notes, restart
