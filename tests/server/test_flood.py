@@ -1,7 +1,8 @@
 """Requests that come faster than their answers are taken, or in thousands at once: memory and turns stay bounded."""
 
 from tests.server.test_connection import Pair, framed, pair  # noqa: F401 - a fixture
-from tidelog.server.connection import ANSWERS_A_TURN, LARGE_ANSWER_BYTES
+from tidelog.server.answer_queue import LARGE_ANSWER_BYTES
+from tidelog.server.connection import ANSWERS_A_TURN
 
 
 def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # noqa: F811
@@ -38,10 +39,10 @@ def test_a_stream_that_never_pauses_is_no_trickle(pair: Pair) -> None:  # noqa: 
     frame = framed(b"now:x")
     pair.send(frame + frame[:3])
     assert pair.connection.half_frame
-    pair.connection.frame_began = 1.0
+    assert pair.connection.frame_began(1.0) == pair.connection.frame_began(2.0) == 1.0
     pair.send(frame[3:] + frame[:3])
     assert pair.connection.half_frame
-    assert pair.connection.frame_began is None
+    assert pair.connection.frame_began(3.0) == 3.0
 
 
 def test_a_peer_that_takes_nothing_is_not_waited_for(pair: Pair) -> None:  # noqa: F811

@@ -210,11 +210,10 @@ class Server:
                 connection.close()
                 continue
             connection.look_for_peer()
-            if not connection.half_frame:
-                connection.frame_began = None
-            elif connection.frame_began is None:
-                connection.frame_began = now
-            elif now - connection.frame_began > REQUEST_DEADLINE_S + connection.frame_filled / REQUEST_BYTES_PER_S_MIN:
+            began = connection.frame_began(now)
+            if began is None:
+                continue
+            if now - began > REQUEST_DEADLINE_S + connection.frame_filled / REQUEST_BYTES_PER_S_MIN:
                 connection.close(f"a request took too long to arrive: {connection.frame_filled} bytes have come")
         if len(self._connections) < self._services.config.max_connections:  # which may have risen meanwhile
             self._watch_listeners()
