@@ -129,7 +129,7 @@ class Harbour:
             peer="127.0.0.1",
             listener="PLAINTEXT",
             id=1,
-            share=SimpleNamespace(spent=lambda _: None, is_light=True),
+            time_quota=SimpleNamespace(spent=lambda _: None, is_light=True),
             keep_frame=lambda: None,
         )
         self._correlation_id = 0

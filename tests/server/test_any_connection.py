@@ -174,7 +174,7 @@ class History:
         if buffer[start + 1] > 1:
             seconds = self.random.choice((0.0, 0.0001, 0.002))
             self.clock += seconds
-            connection.share.spent(seconds)
+            connection.time_quota.spent(seconds)
         if request.kind == "malformed":
             raise MalformedError("not understood")
         if request.kind == "bug":

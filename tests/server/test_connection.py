@@ -350,7 +350,7 @@ def test_requests_that_take_long_are_handled_in_turn_with_each_other_and_in_orde
         deadline = time.monotonic() + 0.002
         while time.monotonic() < deadline:
             pass
-        connection.share.spent(0.002)
+        connection.time_quota.spent(0.002)
         return dispatch(connection, buffer, start, end)
 
     pair.host.dispatch = slow
@@ -377,7 +377,7 @@ def test_who_spent_little_comes_at_once_beside_who_spent_much(pair):
     pair.send(other(b"waits"))
     assert pair.answers() == [b"waits"]
     pair.host.busy = False
-    pair.connection.share.spent(1.0)
+    pair.connection.time_quota.spent(1.0)
     pair.host.busy = False
     pair.send(other(b"in debt"))
     assert pair.answers() == [b"in debt"], "who is in debt waits for its turn, not for ever"

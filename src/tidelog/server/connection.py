@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from tidelog.server.answer_queue import LARGE_ANSWER_BYTES, AnswerQueue
 from tidelog.server.outbox import Outbox
 from tidelog.server.receiver import FETCH, Receiver
-from tidelog.server.share import LoopShare
 from tidelog.server.states import (
     AWAITS_ANSWER,
     AWAITS_BUFFERS,
@@ -33,6 +32,7 @@ from tidelog.server.states import (
     READING,
     YIELDED,
 )
+from tidelog.server.time_quota import TimeQuota
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.frame import check_size
 
@@ -60,8 +60,8 @@ class Connection:
         "listener",
         "peer",
         "seen_active",
-        "share",
         "sock",
+        "time_quota",
     )
 
     def __init__(self, host: Host, sock: Socket, peer: str, listener: str, connection_id: int, now: float) -> None:
@@ -71,7 +71,7 @@ class Connection:
         self.listener = listener
         self.id = connection_id
         self.seen_active = now
-        self.share = LoopShare(host, now)
+        self.time_quota = TimeQuota(host, now)
         self.flow: Flow = READING
         self._outbox = Outbox(host.loop, sock, self._drained, self.close)
         self._answers = AnswerQueue(self, host.loop, self._outbox, host.requests_max)
@@ -158,7 +158,7 @@ class Connection:
         answers, outbox = self._answers, self._outbox
         if answers.slots or answers.deferred:
             return self.take(buffer, 0, end)
-        if end > 5 and buffer[5] > FETCH and not self.share.may_handle():
+        if end > 5 and buffer[5] > FETCH and not self.time_quota.may_handle():
             self._wait(in_turn=True)
             return 0
         answer = self._host.dispatch(self, buffer, 4, end)
@@ -206,7 +206,7 @@ class Connection:
                     run_answers, start = run
                     ready += run_answers
                     continue
-            if size > 1 and buffer[start + 5] > FETCH and not self.share.may_handle():
+            if size > 1 and buffer[start + 5] > FETCH and not self.time_quota.may_handle():
                 self._send(ready)
                 self._wait(in_turn=True)
                 return start
@@ -259,7 +259,7 @@ class Connection:
             self._become(AWAITS_ANSWER)
         elif in_turn:
             self._become(IN_TURN)
-            self._host.loop.call_in_turn(self._turn_came, is_light=self.share.is_light)
+            self._host.loop.call_in_turn(self._turn_came, is_light=self.time_quota.is_light)
         else:
             self._yield()
 
@@ -275,11 +275,11 @@ class Connection:
         """Handle what takes long, for as long as a slice."""
         if self.flow is not IN_TURN:
             return
-        self.share.begin_slice()
+        self.time_quota.begin_slice()
         try:
             self._go_on()
         finally:
-            self.share.end_slice()
+            self.time_quota.end_slice()
 
     def wait_for_buffers(self) -> None:
         """There is no memory for a large frame that has begun."""

@@ -6,8 +6,9 @@ once with its trace and answered with UNKNOWN_SERVER_ERROR.
 
 A request that takes long is read, handled and answered in steps (`env/slices.py`), a slice in each turn of the loop:
 one that is large, and one whose handler is a generator. Its connection goes on with the next one when it is answered.
-What it takes meanwhile is a hundred times its bytes, so that only a few are worked on at once (`lane.py`). One that
-needs logs that weren't opened since the start waits for them, and so do those behind it.
+What it takes meanwhile is a hundred times its bytes, so that only a few are worked on at once
+(`concurrency_limit.py`). One that needs logs that weren't opened since the start waits for them, and so do those
+behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tidelog.apis.staged import Staged
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import Steps, settled
 from tidelog.server.answers import Answer, Late, Slot
-from tidelog.server.lane import Lane
+from tidelog.server.concurrency_limit import ConcurrencyLimit
 from tidelog.wire.codec import decode_steps, decoder, encode_steps, encoder
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.header import has_response_tags, read_header
@@ -135,8 +136,8 @@ class Dispatch:
         self._produce = produce.handle_frame
         self.handle_run = ProduceRun(services, produce).handle
         self._fetch = FetchPath(services, self._general).handle_frame
-        self._large = Lane(self._monotonic, LARGE_AT_ONCE)
-        self._others = Lane(self._monotonic, OTHERS_AT_ONCE)
+        self._large = ConcurrencyLimit(self._monotonic, LARGE_AT_ONCE)
+        self._others = ConcurrencyLimit(self._monotonic, OTHERS_AT_ONCE)
 
     def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> Answer | Late:
         if end - start < 10:
@@ -179,7 +180,7 @@ class Dispatch:
             raise MalformedError(f"{api.name} from {client_id!r}: {error}") from error
         finally:
             if key > FETCH:
-                connection.share.spent(self._monotonic() - began)
+                connection.time_quota.spent(self._monotonic() - began)
 
     def _answer(
         self, connection: Connection, api: _Api, context: Context, frame: memoryview, pos: int, frame_bytes: int
@@ -211,7 +212,7 @@ class Dispatch:
             return _Promised(promised, lambda promise: self._settled(api, context, promise))
         if isinstance(response, Generator):
             steps = self._handling(api, context, cast("Steps[Any]", response))
-            return self._go_on(api, context, steps, self._others, is_light=connection.share.is_light)
+            return self._go_on(api, context, steps, self._others, is_light=connection.time_quota.is_light)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
     # -- in steps
@@ -223,14 +224,14 @@ class Dispatch:
         give_back = connection.keep_frame()
         if give_back is None:
             frame, pos = memoryview(bytearray(frame[pos:])), 0
-        lane = self._large if len(frame) >= LARGE_BYTES else self._others
+        limit = self._large if len(frame) >= LARGE_BYTES else self._others
         steps = self._whole(api, context, frame, pos, give_back)
-        return self._go_on(api, context, steps, lane, is_light=connection.share.is_light)
+        return self._go_on(api, context, steps, limit, is_light=connection.time_quota.is_light)
 
     def _go_on(
-        self, api: _Api, context: Context, steps: Steps[Any], lane: Lane, *, is_light: bool = True
+        self, api: _Api, context: Context, steps: Steps[Any], limit: ConcurrencyLimit, *, is_light: bool = True
     ) -> Answer | Late:
-        promise = self._loop.drive(lane.bounded(steps), is_light=is_light)
+        promise = self._loop.drive(limit.bounded(steps), is_light=is_light)
         if promise.done:
             return self._answered(api, context, promise)
         return _Promised(promise, lambda promise: self._answered_later(api, context, promise))

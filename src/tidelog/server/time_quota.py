@@ -17,7 +17,7 @@ LIGHT_S = 0.0003  # a connection whose requests take less of late comes before t
 SHARE = 10  # a request may come if the loop had ten times what the ones before it took
 
 
-class LoopShare:
+class TimeQuota:
     __slots__ = ("_host", "_in_debt_until", "_lately_s", "_slice_ends")
 
     def __init__(self, host: Host, now: float) -> None:

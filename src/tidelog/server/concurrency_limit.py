@@ -14,8 +14,8 @@ from tidelog.env.slices import SLICE_S, Steps, settled
 T = TypeVar("T")
 
 
-class Lane:
-    """What takes no longer than a slice needs no place in it. What waits for something gives its place up meanwhile."""
+class ConcurrencyLimit:
+    """What takes no longer than a slice doesn't count. What waits for something gives its place up meanwhile."""
 
     __slots__ = ("_free", "_monotonic", "_waiting")
 
