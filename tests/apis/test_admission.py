@@ -10,7 +10,7 @@ from tests.apis.test_pipelined_transactions import CLASSIC, JOINS, Pipe, begun
 from tests.apis.txn import read_all, read_committed
 from tests.batches import GZIP, Producer
 from tests.raw import build
-from tidelog.env.aside import AsideError
+from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.promise import Promise
 from tidelog.log import looks, record_check
 from tidelog.log.looks import NONE_AT_ONCE, Looks
@@ -43,7 +43,7 @@ class Beside:
             promise.resolve(record_check.answer(question))
 
     def fail(self) -> None:
-        self.asked.popleft()[1].fail(AsideError("it was killed"))
+        self.asked.popleft()[1].fail(ChildProcessesError("it was killed"))
 
 
 @pytest.fixture

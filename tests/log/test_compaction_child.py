@@ -15,7 +15,7 @@ from tests.log.shore import TOPIC_ID
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import resolve_topic
 from tidelog.env.real import real_environment
-from tidelog.env.real_aside import Child
+from tidelog.env.real_child_processes import Child
 from tidelog.env.real_loop import RealLoop
 from tidelog.log.log import Log
 from tidelog.log.store import Store
@@ -52,8 +52,8 @@ class Harbour:
         """The process id of the child that is at work."""
         self.wait(lambda: bool(self.store.upkeep.cleaner.runs()))
         [run] = self.store.upkeep.cleaner.runs()
-        assert isinstance(run.errand, Child)
-        return run.errand.pid
+        assert isinstance(run.job, Child)
+        return run.job.pid
 
     def stop(self) -> None:
         self.loop.run_until(self.store.stop())

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.written import Written
-from tidelog.env.aside import AsideError
+from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps, settled
 from tidelog.log.search import Unwalked
@@ -94,7 +94,7 @@ def _named_twice(request: ListOffsetsRequest, written: Written) -> Steps[set[tup
 
 
 def _read(told: Promise[bytearray]) -> Found | None:
-    if isinstance(told.error, AsideError):
+    if isinstance(told.error, ChildProcessesError):
         log.warning("records of a time could not be looked for: %s", told.error)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     return Unwalked.read(told.result())
@@ -141,7 +141,7 @@ def _search(
     aside, and everything is looked at anew then: the log may be another by that time."""
     walked: dict[Key, Found | None] = {}
     while isinstance(found := _find(_partition(context, topic, asked), request, asked.timestamp, walked), Unwalked):
-        told = context.services.store.aside.ask(SEARCH, found.question)
+        told = context.services.store.child_processes.ask(SEARCH, found.question)
         walked[found.key] = yield from settled(told.then(_read))
     return found
 

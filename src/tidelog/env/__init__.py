@@ -6,14 +6,14 @@ production (`tidelog.env.real`) and, seeded and on virtual time, in the simulato
 
 from dataclasses import dataclass
 
-from tidelog.env.aside import Aside
+from tidelog.env.child_processes import ChildProcesses
 from tidelog.env.clock import Clock
 from tidelog.env.disk import Disk
 from tidelog.env.loop import Loop
 from tidelog.env.network import Network
 from tidelog.env.random import Random
 
-__all__ = ["Aside", "Clock", "Disk", "Environment", "Loop", "Network", "Random"]
+__all__ = ["ChildProcesses", "Clock", "Disk", "Environment", "Loop", "Network", "Random"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,5 +25,5 @@ class Environment:
     disk: Disk
     network: Network
     random: Random
-    aside: Aside | None = None
+    child_processes: ChildProcesses | None = None
     """None: there is no other process, so such work is done in steps beside the loop."""

@@ -5,7 +5,7 @@ import random
 import time
 
 from tidelog.env import Environment
-from tidelog.env.real_aside import ChildProcesses
+from tidelog.env.real_child_processes import RealChildProcesses
 from tidelog.env.real_disk import RealDisk
 from tidelog.env.real_loop import RealLoop
 from tidelog.env.real_network import RealNetwork
@@ -45,5 +45,5 @@ def real_environment(loop: RealLoop) -> Environment:
         disk=RealDisk(),
         network=RealNetwork(),
         random=RealRandom(),
-        aside=ChildProcesses(loop),
+        child_processes=RealChildProcesses(loop),
     )

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from tidelog.env.aside import AsideError
+from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.loop import Loop, Timer
 from tidelog.env.promise import Promise
 from tidelog.env.respondent import HangUp, exchange
@@ -68,7 +68,7 @@ class Questions:
                 sock = self._connected()
             except OSError as error:
                 self._asked = None
-                question.promise.fail(AsideError(f"nobody answers: {error}"))
+                question.promise.fail(ChildProcessesError(f"nobody answers: {error}"))
                 continue
             self._loop.run_blocking(partial(exchange, sock, question.data)).on_done(self._answered)
         if self._asked is None and self._idle is None:
@@ -100,7 +100,7 @@ class Questions:
             if isinstance(error, (HangUp, OSError)) and question.tries < TRIES and not self._closed:
                 self._waiting.appendleft(question)
             else:
-                question.promise.fail(AsideError(f"whoever was to answer ended: {error!r}"))
+                question.promise.fail(ChildProcessesError(f"whoever was to answer ended: {error!r}"))
         if self._asked is None:  # who was told may have asked again
             self._next()
 

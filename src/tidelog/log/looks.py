@@ -9,14 +9,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.env.aside import AsideError
+from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.promise import Promise
 from tidelog.log.record_check import ON_THE_LOOP, Budget
 from tidelog.log.validate import Admitted, Unlooked
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from tidelog.env import Aside, Clock, Loop
+    from tidelog.env import ChildProcesses, Clock, Loop
 
 RECORD_CHECK = "tidelog.log.record_check"
 WAITING_BYTES_MAX = 256 * 1024 * 1024
@@ -34,10 +34,10 @@ log = logging.getLogger("tidelog.log")
 class Looks:
     """`budget` is what one look may take on the loop."""
 
-    __slots__ = ("_aside", "_loop", "_monotonic", "_spent_s", "_turn", "budget", "waiting_bytes")
+    __slots__ = ("_child_processes", "_loop", "_monotonic", "_spent_s", "_turn", "budget", "waiting_bytes")
 
-    def __init__(self, aside: Aside, loop: Loop, clock: Clock, budget: Budget = ON_THE_LOOP) -> None:
-        self._aside = aside
+    def __init__(self, child_processes: ChildProcesses, loop: Loop, clock: Clock, budget: Budget = ON_THE_LOOP) -> None:
+        self._child_processes = child_processes
         self._loop = loop
         self._monotonic = clock.monotonic
         self._turn = -1
@@ -67,9 +67,9 @@ class Looks:
 
         def looked(done: Promise[bytearray]) -> Admitted:
             self.waiting_bytes -= size
-            if isinstance(done.error, AsideError):
+            if isinstance(done.error, ChildProcessesError):
                 log.warning("a record batch of %d bytes could not be looked into: %s", size, done.error)
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch could not be looked into: try again")
             return unlooked.settle(done.result())
 
-        return self._aside.ask(RECORD_CHECK, unlooked.question).then(looked)
+        return self._child_processes.ask(RECORD_CHECK, unlooked.question).then(looked)

@@ -1,5 +1,5 @@
 """A look into the records of a producer's batch, where its topic asks for one: are they what they must be, and written
-anew where the topic has another codec. Pure: the same is done on the loop, for a small batch, and aside (`aside.ask`).
+anew where the topic has another codec. Pure: the same is done on the loop, for a small batch, and by a child process.
 
 What a look costs isn't in the batch's size: 1.5 KB may inflate to millions of records or headers. So everything has a
 bound: what is inflated and how many headers there are by the topic's settings; and on the loop by a `Budget` of some

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.env.aside import BesideTheLoop
+from tidelog.env.child_processes import BesideTheLoop
 from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, flush
 from tidelog.log.aborted import AbortedIndexError
@@ -74,8 +74,8 @@ class Store:
         self.index_files = IndexFiles(env.disk, env.loop)
         self.commit = GroupCommit(env, self.logs)
         self.lane = Lane(env.loop)
-        self.aside = env.aside or BesideTheLoop(env.loop, env.disk)
-        self.looks = Looks(self.aside, env.loop, env.clock)
+        self.child_processes = env.child_processes or BesideTheLoop(env.loop, env.disk)
+        self.looks = Looks(self.child_processes, env.loop, env.clock)
         self.windows = WindowReads(env.disk, self.lane)
         self.upkeep = Upkeep(env, self, config)
         self.recoveries = Recoveries()
@@ -187,7 +187,7 @@ class Store:
             log.listener = None
             log.close()
         self._logs.clear()
-        self.aside.close()
+        self.child_processes.close()
 
     # -- logs
 

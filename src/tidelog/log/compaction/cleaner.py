@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tidelog.env.aside import BesideTheLoop
+from tidelog.env.child_processes import BesideTheLoop
 from tidelog.log.compaction import choice
 from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.scan import BadBatch
@@ -43,7 +43,7 @@ class Cleaner:
         self._env = env
         self._store = store
         self._config = config
-        self._aside = env.aside or BesideTheLoop(env.loop, env.disk)
+        self._child_processes = env.child_processes or BesideTheLoop(env.loop, env.disk)
         self._runs: dict[Log, Run] = {}
         self._again: dict[Log, tuple[float, float]] = {}  # not before then, and how long was waited for that
         self._timer: Timer | None = None
@@ -143,7 +143,7 @@ class Cleaner:
         if due is None:
             return
         run = self._runs[log] = Run(self._env, self._store, due, self._over)
-        run.start(self._aside, self._config)
+        run.start(self._child_processes, self._config)
         if len(self._runs) < self._config.log_cleaner_threads:
             self._env.loop.call_soon(self.look)
 

@@ -1,4 +1,4 @@
-"""One cleaning as the loop sees it: an errand aside, and each segment that it wrote put in place of the old ones.
+"""One cleaning as the loop sees it: a child process's job, and each segment that it wrote put in place of the old ones.
 
 A truncation, a deletion or a topic that is no longer compacted ends it: what was put in place by then stays, since each
 segment is right by itself.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.broker import BrokerConfig
     from tidelog.env import Environment
-    from tidelog.env.aside import Aside, Errand
+    from tidelog.env.child_processes import ChildProcesses, Job
     from tidelog.env.promise import Promise
     from tidelog.log.compaction.choice import Due
     from tidelog.log.store import Store
@@ -36,7 +36,7 @@ class Run:
     ) -> None:
         self.log = due.log
         self.began = env.clock.monotonic()
-        self.errand: Errand | None = None
+        self.job: Job | None = None
         self._env = env
         self._store = store
         self._due = due
@@ -50,17 +50,17 @@ class Run:
         self._ended = False
         self._syncs = 0
 
-    def start(self, aside: Aside, config: BrokerConfig) -> None:
+    def start(self, child_processes: ChildProcesses, config: BrokerConfig) -> None:
         try:
-            self.errand = aside.start(CHILD, self._task(config).encode(), self._told, self._errand_ended)
+            self.job = child_processes.start(CHILD, self._task(config).encode(), self._told, self._job_ended)
         except OSError as error:
-            self._errand_ended(f"no child process could be started: {error}")
+            self._job_ended(f"no child process could be started: {error}")
 
     def give_up(self) -> None:
         """End it as soon as may be."""
         self._given_up = True
-        if self.errand is not None:
-            self.errand.cancel()
+        if self.job is not None:
+            self.job.cancel()
 
     def _task(self, config: BrokerConfig) -> Task:
         due, log, disk = self._due, self.log, self._env.disk
@@ -85,7 +85,7 @@ class Run:
             producers=encode_snapshot(log.producers.items()),
         )
 
-    # -- what the errand tells
+    # -- what the job tells
 
     def _told(self, line: bytes) -> None:
         report = decode_report(line)
@@ -132,7 +132,7 @@ class Run:
             log.go_offline(f"a sync of {log.folder} failed: {done.error}")
         self._finish()
 
-    def _errand_ended(self, how: str | None) -> None:
+    def _job_ended(self, how: str | None) -> None:
         self._ended = True
         if how is not None and not (isinstance(self._outcome, Failed) and self._outcome.damaged):
             self._outcome = Failed(reason=how, damaged=False)
@@ -141,7 +141,7 @@ class Run:
     # -- the end
 
     def _finish(self) -> None:
-        """When the errand ended and every swap is durable."""
+        """When the job ended and every swap is durable."""
         if not self._ended or self._syncs:
             return
         outcome = self._outcome if not self._given_up and self._holds() else None

@@ -1,6 +1,6 @@
-"""Work that would hold up the loop for long: done aside, by a child process, or in steps where there is only one.
+"""Work that would hold up the loop for long: done by a child process, or in steps where there is only one process.
 
-An errand is a module with a function `steps(disk, task)`, which yields one line for each thing that it has to tell. A
+A job is a module with a function `steps(disk, task)`, which yields one line for each thing that it has to tell. A
 question is for a module with a function `answer(question)`, from bytes to bytes, which changes nothing. The same
 functions run in production, in processes of their own, and in the simulator, beside the loop.
 
@@ -17,23 +17,23 @@ from tidelog.env.loop import Loop
 from tidelog.env.promise import Promise
 
 
-class Errand(Protocol):
-    """Work that is being done aside."""
+class Job(Protocol):
+    """Work that a child process is doing."""
 
     def cancel(self) -> None:
         """End it as soon as may be; `ended` is called all the same."""
         ...
 
 
-class Aside(Protocol):
+class ChildProcesses(Protocol):
     def start(
         self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
-    ) -> Errand:
+    ) -> Job:
         """Begin. On the loop, `told` is called with each line, then `ended`, once: with None, or what went wrong."""
         ...
 
     def ask(self, module: str, question: bytearray) -> Promise[bytearray]:
-        """The module's answer. Its questions are answered one after the other; AsideError where nobody can answer."""
+        """The module's answer, one question after the other. ChildProcessesError where nobody can answer."""
         ...
 
     def close(self) -> None:
@@ -41,12 +41,12 @@ class Aside(Protocol):
         ...
 
 
-class AsideError(Exception):
+class ChildProcessesError(Exception):
     """A question could not be answered, for no fault of its own."""
 
 
 class BesideTheLoop:
-    """`Aside` without another process: one step after the other, off the loop."""
+    """`ChildProcesses` without another process: one step after the other, off the loop."""
 
     def __init__(self, loop: Loop, disk: Disk) -> None:
         self._loop = loop
@@ -69,7 +69,7 @@ class BesideTheLoop:
 
 
 class Stepping:
-    """One errand of `BesideTheLoop`."""
+    """One job of `BesideTheLoop`."""
 
     def __init__(
         self, loop: Loop, steps: Iterator[bytes], told: Callable[[bytes], None], ended: Callable[[str | None], None]

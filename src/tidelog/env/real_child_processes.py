@@ -1,6 +1,6 @@
-"""Work done aside in a child process: Python once more, with one module of ours, at the lowest priority.
+"""Work done by child processes: Python once more, with one module of ours, at the lowest priority.
 
-An errand's task is its standard input, what it tells its standard output. It ends with this process, however that ends.
+A job's task is its standard input, what it tells its standard output. It ends with this process, however that ends.
 Questions are asked of a child that stays (real_questions.py).
 """
 
@@ -22,8 +22,8 @@ _READ_BYTES = 1 << 16
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-class ChildProcesses:
-    """`Aside` by a child process for each errand, and one for all questions to a module."""
+class RealChildProcesses:
+    """`ChildProcesses` by a child process for each job, and one for all questions to a module."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
