@@ -48,6 +48,7 @@ class ScriptedSocket:
         self.is_full = False  # the last send was cut short
         self.ended = False
         self.reset = False
+        self.unsendable = False  # the peer has gone, and what it had sent is still to be read
         self.closed = False
 
     def fileno(self) -> int:
@@ -71,7 +72,7 @@ class ScriptedSocket:
 
     def send(self, data: bytes | memoryview) -> int:
         assert not self.closed
-        if self.reset:
+        if self.reset or self.unsendable:
             raise BrokenPipeError
         self.is_full = len(data) > self.window
         count = min(len(data), self.window)

@@ -211,18 +211,21 @@ class History:
 
     # -- the client
 
+    def request(self, kind: str = "now", key: int = 0, size: int = HEAD.size) -> bytes:
+        """The frame of one more, which the client is about to send."""
+        number = len(self.sent)
+        body = HEAD.pack(key, number, KINDS.index(kind)) + bytes([number % 251]) * (size - HEAD.size)
+        self.sent.append(Request(number, kind, struct.pack(">i", len(body)) + body))
+        return self.sent[-1].frame
+
     def write(self) -> None:
         """One more request, or a burst of small ones."""
-        burst = self.random.random() < 0.01
-        for _ in range(ANSWERS_A_TURN + 50 if burst else 1):
-            number = len(self.sent)
-            kind = "now" if burst else self.random.choices(KINDS, WEIGHTS.values())[0]
-            key = 0 if burst else self.random.choice(self.keys)
-            size = HEAD.size if burst else self.size()
-            body = HEAD.pack(key, number, KINDS.index(kind)) + bytes([number % 251]) * (size - HEAD.size)
-            request = Request(number, kind, struct.pack(">i", len(body)) + body)
-            self.sent.append(request)
-            self.unsent += request.frame
+        if self.random.random() < 0.01:
+            for _ in range(ANSWERS_A_TURN + 50):
+                self.unsent += self.request()
+        else:
+            kind = self.random.choices(KINDS, WEIGHTS.values())[0]
+            self.unsent += self.request(kind, self.random.choice(self.keys), self.size())
 
     def size(self) -> int:
         if self.random.random() >= self.large_frames:
@@ -470,6 +473,41 @@ def test_histories_meet_every_state() -> None:
     for seed in range(1000, 1100):
         History(seed, met).go()
     assert {flow.name for flow in Flow} <= set(met)
+
+
+def test_a_large_frame_behind_answers_that_can_not_be_sent_gives_its_buffer_back() -> None:
+    history = History(0)
+    stream = history.request() + history.request(size=LARGE_FRAME_BYTES)
+    history.sock.arrived += stream[:100]
+    while history.sock.arrived:
+        history.loop.readers[history.sock]()  # the first one's answer leaves with the turn of the loop
+    assert history.connection.half_frame
+    history.sock.unsendable = True
+    history.sock.arrived += stream[100:]
+    while history.end is None:
+        history.loop.readers[history.sock]()
+    history.connection.check_invariants()
+    assert history.taken == 1
+    assert history.buffers.lent_bytes == 0
+
+
+def test_half_a_frame_has_no_deadline_while_we_do_not_read() -> None:
+    history = History(0)
+    history.sock.arrived += history.request("ahead")
+    while history.sock.arrived:
+        history.loop.readers[history.sock]()
+    history.sock.arrived += history.request()[:5]
+    while history.sock.arrived:
+        history.loop.readers[history.sock]()
+    assert history.connection.frame_began(1.0) == history.connection.frame_began(2.0) == 1.0
+    history.sent[0].complete()
+    history.soon()
+    assert history.connection.flow is Flow.AWAITS_PEER
+    history.sock.arrived += history.sent[1].frame[5:]
+    history.connection.look_for_peer()
+    history.connection.check_invariants()
+    assert history.connection.frame_began(3.0) is None
+    history.settle()
 
 
 if __name__ == "__main__":
