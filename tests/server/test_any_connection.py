@@ -129,7 +129,7 @@ class History:
         self.waiting: deque[Connection] = deque()
         self.strangers: list[memoryview] = []
         self.end: str | None = None  # why the connection was closed
-        self.is_bug = self.stops = self.stopped = False
+        self.is_bug = self.stopped = False
         self.sent: list[Request] = []
         self.unsent = bytearray()
         self.taken = 0
@@ -194,7 +194,7 @@ class History:
 
     def take(self, buffer: memoryview, start: int, end: int) -> Request:
         """The model: a request is taken when it is the next one, whole, and nothing before it is in its way."""
-        assert self.connection.flow is Flow.READING or self.stops
+        assert self.connection.flow is Flow.READING
         assert not self.sock.is_full, "a request was taken though answers aren't"
         assert not self.stopped
         request = self.sent[self.taken]
@@ -335,9 +335,8 @@ class History:
             )
 
     def stop(self) -> None:
-        """From the next event on nothing is taken."""
         self.connection.stop_reading()
-        self.stops = True
+        self.stopped = True
 
     def close(self) -> None:
         self.connection.close("the test closed it")
@@ -351,7 +350,6 @@ class History:
     def do(self, event) -> None:
         self.loop.alone = self.random.random() < 0.5
         event(self)
-        self.stopped = self.stops
         self.buffers.shared[: 1 << 12] = b"\xee" * (1 << 12)  # it belongs to whoever is read next
         assert len(ERRORS.seen) == self.is_bug, ERRORS.seen[-1]
         self.connection.check_invariants()

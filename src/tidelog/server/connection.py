@@ -216,8 +216,10 @@ class Connection:
                 self._send(ready)  # what came before it is answered
                 raise
             start = stop
-            if self.flow is CLOSED:
-                return start
+            if self.flow is not READING:
+                if self.flow is CLOSED:
+                    return start
+                end = start  # the broker stops, and this one was the last
             if type(answer) is bytes and not slots:
                 ready.append(answer)
                 if len(answer) < LARGE_ANSWER_BYTES and len(ready) < ANSWERS_A_TURN:
