@@ -113,7 +113,9 @@ def test_who_is_refused_and_asks_on_has_the_answer_to_its_own_question(
     again: Promise[bytearray] = Promise()
     deadly = child_processes.ask(ECHO, bytearray(b"die"))
     refused, behind = child_processes.ask(ECHO, bytearray(b"a")), child_processes.ask(ECHO, bytearray(b"b"))
-    refused.on_done(lambda _: child_processes.ask(ECHO, bytearray(b"c")).on_done(lambda done: again.resolve(done.result())))
+    refused.on_done(
+        lambda _: child_processes.ask(ECHO, bytearray(b"c")).on_done(lambda done: again.resolve(done.result()))
+    )
     for each in (deadly, refused):
         with pytest.raises(ChildProcessesError):
             loop.run_until(each)
