@@ -204,6 +204,28 @@ def test_follower_stands_when_its_leader_steps_down() -> None:
     assert effects[-1] == AskVotes(4, LogEnd(), pre_vote=True, voter_ids=(2, 3))
 
 
+@pytest.mark.parametrize("ended", [LeaderEnded(2, 3), LeaderEnded(2, 5), LeaderEnded(3, 4)])
+def test_follower_goes_on_when_it_is_not_its_leader_that_steps_down(ended: LeaderEnded) -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 4))
+    assert handle(q, ended) == []
+    assert (q.role, q.leader_id) == (Role.FOLLOWER, 2)
+
+
+def test_who_has_voted_does_not_stand_because_somebody_steps_down() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, VoteRequested(TWO, 4, LogEnd()))
+    assert handle(q, LeaderEnded(2, 4), LeaderEnded(NO_LEADER, 4)) == []
+    assert q.role is Role.VOTED
+
+
+def test_who_gets_no_answer_asks_again_when_its_timer_ends() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    asked = AskVotes(0, LogEnd(), pre_vote=True, voter_ids=(2, 3))
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION), asked]
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION), asked]
+
+
 def test_high_watermark_is_what_a_majority_holds() -> None:
     q = leader_of_three()
     handle(q, Appended(LogEnd(1, 10)))
@@ -224,8 +246,23 @@ def test_observer_counts_for_nothing() -> None:
 def test_follower_commits_what_it_has() -> None:
     q = quorum(ONE, ONE, TWO, THREE)
     handle(q, LeaderHeard(2, 1), Appended(LogEnd(1, 5)))
+    assert handle(q, CommitHeard(1, 3)) == [Commit(3)]
     assert handle(q, CommitHeard(1, 9)) == [Commit(5)]
-    assert handle(q, CommitHeard(0, 9)) == []
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_follower_commits_nothing_that_is_heard_of_another_epoch(epoch: int) -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 1), Appended(LogEnd(1, 5)))
+    assert handle(q, CommitHeard(epoch, 4)) == []
+    assert q.high_watermark == 0
+
+
+def test_who_gave_up_on_its_leader_commits_nothing_that_is_heard_of_it() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 1), Appended(LogEnd(1, 5)), TimedOut())
+    assert q.role is Role.PROSPECTIVE
+    assert handle(q, CommitHeard(1, 4)) == []
 
 
 def test_resigned_leader_does_not_vote_in_its_epoch() -> None:
