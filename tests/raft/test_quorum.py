@@ -265,6 +265,54 @@ def test_who_gave_up_on_its_leader_commits_nothing_that_is_heard_of_it() -> None
     assert handle(q, CommitHeard(1, 4)) == []
 
 
+def test_log_of_a_newer_epoch_forgets_whom_the_file_follows() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(2, leader_id=2), log_end=LogEnd(6, 10))
+    assert (q.role, q.epoch, q.leader_id) == (Role.UNATTACHED, 6, NO_LEADER)
+
+
+def test_log_of_the_files_epoch_leaves_the_vote_as_it_is() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(3, voted=TWO), log_end=LogEnd(3, 10))
+    assert handle(q, VoteRequested(THREE, 3, LogEnd(9, 9))) == [
+        AnswerVote(THREE, 3, granted=False, pre_vote=False, leader_id=NO_LEADER)
+    ]
+
+
+def test_who_is_no_voter_waits_for_a_leader_and_asks_nobody() -> None:
+    q = quorum(ReplicaKey(4, b"directory-of-4th"), ONE, TWO, THREE)
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION)]
+    assert q.role is Role.UNATTACHED
+    handle(q, LeaderHeard(2, 4))
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.FETCH)]
+    assert q.leader_id == 2
+
+
+def test_leader_that_fell_silent_is_followed_again_on_its_own_word_only() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 4), TimedOut())
+    assert handle(q, VoteAnswered(3, 4, granted=False, pre_vote=True, leader_id=2)) == []
+    assert handle(q, VoteAnswered(2, 4, granted=False, pre_vote=True, leader_id=2))[-1] == Follow(2, 4)
+
+
+def test_candidate_that_is_told_of_a_newer_leader_follows_it() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, TimedOut(), VoteAnswered(2, 0, granted=True, pre_vote=True))
+    assert handle(q, VoteAnswered(2, 7, granted=False, leader_id=3)) == [
+        Remember(ElectionState(7, leader_id=3)),
+        SetTimer(TimerKind.FETCH),
+        Follow(3, 7),
+    ]
+
+
+def test_leader_of_a_later_epoch_counts_nothing_that_it_heard_in_an_earlier_one() -> None:
+    q = leader_of_three()
+    handle(q, Appended(LogEnd(1, 10)), MadeDurable(10), ReplicaFetched(TWO, 10))
+    handle(q, Resigned(), TimedOut(), VoteAnswered(3, 1, granted=True, pre_vote=True), VoteAnswered(3, 2, granted=True))
+    assert (q.role, q.epoch) == (Role.LEADER, 2)
+    assert handle(q, Appended(LogEnd(2, 12)), MadeDurable(12)) == []
+    assert q.replica_ends == {}
+    assert StopLeading(2) in handle(q, TimedOut())
+
+
 def test_resigned_leader_does_not_vote_in_its_epoch() -> None:
     q = leader_of_three()
     assert handle(q, Resigned())[0] == StopLeading(1)

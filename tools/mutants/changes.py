@@ -61,6 +61,7 @@ def _parsed(source: bytes) -> str | None:
 class _Finder:
     def __init__(self, source: bytes) -> None:
         self._source = source
+        self._begins = False  # in a constructor, where a field left out is noticed by whoever reads it
         self._line_starts = [0]
         for line in source.splitlines(keepends=True):
             self._line_starts.append(self._line_starts[-1] + len(line))
@@ -69,6 +70,7 @@ class _Finder:
         """All changes in here, those of what is in it included."""
         if isinstance(node, UNSEEN) or _is_unseen(node):
             return
+        inside, self._begins = self._begins, self._begins or getattr(node, "name", "") == "__init__"
         yield from self._here(node)
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases", "keywords") and not isinstance(
@@ -78,6 +80,7 @@ class _Finder:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     yield from self.of(child)
+        self._begins = inside
 
     def _here(self, node: ast.AST) -> Iterator[Change]:
         match node:
@@ -116,7 +119,7 @@ class _Finder:
                 yield self._left_out(node)
             case ast.Expr(value=ast.Call() | ast.IfExp() | ast.YieldFrom() | ast.Yield()):
                 yield self._left_out(node)
-            case ast.Assign(targets=[ast.Attribute() | ast.Subscript() | ast.Tuple()]):
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript() | ast.Tuple()]) if not self._begins:
                 yield self._left_out(node)
             case _:
                 pass
