@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
+from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker, produce_fields
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica.partition import Partition
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -245,3 +245,150 @@ def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(broker: Harb
     assert [partition.leader_epoch for partition in partitions] == [1, 1, 1]
     assert [partition.log.offline is None for partition in partitions] == [True, False, True]
     assert broker.append("wide", b"x", partition=2) == 0
+
+
+# -- those who wait
+
+
+def test_acknowledgements_come_in_order_each_once_and_none_too_early(broker: Harbour) -> None:
+    partition, told = broker.partition("tide"), []
+    broker.hold_syncs()
+    for _ in range(3):
+        produce(broker)
+    for next_offset in (2, 1, 4):
+        partition.wait_for_ack(next_offset, lambda code, of=next_offset: told.append((of, code)))
+    broker.let_sync()
+    assert told == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    broker.append("tide", b"x")
+    assert told[2:] == [(4, ErrorCode.NONE)]
+
+
+def test_those_who_wait_hear_that_the_topic_is_gone(broker: Harbour) -> None:
+    partition, told, waiter = broker.partition("tide"), [], Waiter()
+    partition.wait_for_ack(1, told.append)
+    partition.park(waiter)
+    assert not partition.deleted
+    partition.delete()
+    broker.settle()
+    assert (partition.deleted, told, waiter.woken) == (True, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], 1)
+    assert partition.log.listener is None
+
+
+def test_those_who_wait_hear_that_the_disk_failed(broker: Harbour) -> None:
+    partition, told, waiter = broker.partition("tide"), [], Waiter()
+    partition.wait_for_ack(1, told.append)
+    partition.park(waiter)
+    partition.log.go_offline("a test")
+    broker.settle()
+    assert (told, waiter.woken) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
+
+
+def test_a_waiter_that_leaves_takes_nobody_else_along(broker: Harbour) -> None:
+    partition, first, second, third = broker.partition("tide"), Waiter(), Waiter(), Waiter()
+    partition.unpark(first)
+    for waiter in (first, second, third):
+        partition.park(waiter)
+    partition.unpark(first)
+    partition.unpark(first)
+    broker.append("tide", b"x")
+    broker.settle()
+    assert [waiter.woken for waiter in (first, second, third)] == [0, 1, 1]
+    partition.expire_fetches()
+    assert [waiter.expired for waiter in (first, second, third)] == [0, 1, 1]
+
+
+# -- as the image says
+
+
+def test_what_an_earlier_leader_may_have_shown_is_caught_up_with_first(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.append("tide", b"x")
+    assert not partition.catching_up
+    broker.hold_syncs()
+    produce(broker)
+    assert not partition.catching_up, "it is this epoch's own"
+    partition.follow_image(next_image(partition.image))
+    assert (partition.epoch_start, partition.catching_up) == (2, True)
+    broker.let_sync()
+    assert not partition.catching_up
+
+
+def test_the_high_watermark_waits_for_the_whole_isr_and_goes_on_when_that_shrinks(broker: Harbour) -> None:
+    partition, told = broker.partition("tide"), []
+    image = partition.image
+    both = image._replace(isr=(1, 2), replicas=(1, 2), partition_epoch=image.partition_epoch + 1)
+    partition.follow_image(both)
+    assert (partition.image, partition.isr, partition.is_alone) == (both, (1, 2), False)
+    produce(broker)
+    broker.settle()
+    partition.wait_for_ack(1, told.append)
+    assert (partition.log.durable_end, partition.high_watermark, told) == (1, 0, [])
+    partition.follow_image(both._replace(isr=(1,), partition_epoch=both.partition_epoch + 1))
+    assert (partition.high_watermark, partition.log.high_watermark, told) == (1, 1, [ErrorCode.NONE])
+    assert not partition.is_alone
+    partition.follow_image(image)
+    assert partition.is_alone
+
+
+# -- reading
+
+
+def read(partition: Partition, *, committed: bool, offset: int = 0) -> int:
+    """How many bytes there are to read."""
+    found = partition.read(offset, 1 << 20, committed=committed, at_least_one=True)
+    return 0 if found is None else len(bytes(found.view()))
+
+
+def test_readers_of_what_is_committed_stop_at_the_oldest_open_transaction(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    assert partition.last_stable_offset == 0
+    broker.append("tide", b"plain")
+    plain = read(partition, committed=True)
+    assert (plain, partition.last_stable_offset) == (read(partition, committed=False), 1)
+    broker.append_own("tide", in_transaction(b"open", producer_id=7))
+    broker.append_own("tide", in_transaction(b"later", producer_id=8))
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 1)
+    assert read(partition, committed=True) == plain < read(partition, committed=False)
+    broker.append_own("tide", marker(7, commit=True))
+    assert partition.last_stable_offset == 2
+    broker.append_own("tide", marker(8, commit=False))
+    assert partition.last_stable_offset == partition.high_watermark == 5
+    broker.check()
+
+
+def test_a_transaction_is_open_for_readers_until_its_marker_is_durable(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.append_own("tide", in_transaction(b"x", producer_id=7))
+    broker.hold_syncs()
+    broker.append_own("tide", marker(7, commit=True))
+    assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+    broker.let_sync()
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+
+
+def test_a_transaction_that_nobody_may_read_yet_holds_nobody_up(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    broker.append("tide", b"plain")
+    broker.hold_syncs()
+    broker.append_own("tide", in_transaction(b"x", producer_id=7))
+    assert (partition.high_watermark, partition.last_stable_offset) == (1, 1)
+
+
+def test_of_a_transaction_whose_beginning_was_deleted_the_rest_counts(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    for sequence in range(3):
+        broker.append_own("tide", in_transaction(b"x", producer_id=7, sequence=sequence))
+    assert partition.last_stable_offset == 0
+    broker.delete_records("tide", 2)
+    assert (partition.last_stable_offset, partition.high_watermark) == (2, 3)
+
+
+def test_after_a_restart_open_transactions_hold_readers_up_and_ended_ones_do_not(broker: Harbour) -> None:
+    broker.append_own("tide", in_transaction(b"x", producer_id=7))
+    broker.append_own("tide", marker(7, commit=True))
+    broker.append_own("tide", in_transaction(b"y", producer_id=8))
+    broker.wait(broker.broker.stop())
+    partition = (broker := Harbour(disk=broker.kill())).partition("tide")
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
+    broker.append_own("tide", marker(8, commit=True))
+    assert partition.last_stable_offset == 4
