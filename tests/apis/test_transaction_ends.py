@@ -1,6 +1,7 @@
 """How transactions end: markers on the way, coordinators that die, ids that expire, and what an operator sees."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from tests.apis.harbour import Harbour
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
-from tidelog.wire.errors import ErrorCode
+from tidelog.coordinator.txn.ending import RETRY_MAX_S, RETRY_S
+from tidelog.coordinator.txn.markers import Markers
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 
 
@@ -351,3 +354,82 @@ def test_a_topic_that_takes_no_batch_as_large_as_a_marker_gets_its_marker(harbou
     harbour.pass_time(10.0)
     assert txn.state == ("CompleteCommit" if commit else "CompleteAbort")
     assert read_committed(harbour, "accounts") == ([b"one"] if commit else [])
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, harbour: Harbour, error: Exception, times: int) -> list[float]:
+    """The first markers that are to be written to a partition fail; when each was tried."""
+    write, tried = Markers.write, []
+
+    def fails(self: Markers, topic: str, index: int, marker: Any) -> Any:
+        tried.append(harbour.timeline.now)
+        if len(tried) <= times:
+            raise error
+        return write(self, topic, index, marker)
+
+    monkeypatch.setattr(Markers, "write", fails)
+    return tried
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        KafkaError(ErrorCode.KAFKA_STORAGE_ERROR),
+        RuntimeError("a bug"),
+    ],
+    ids=["a topic that is there nevertheless", "no leader", "no disk", "anything else"],
+)
+def test_a_marker_is_tried_until_it_is_written(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    txn = begun(harbour)
+    tried = failing(monkeypatch, harbour, error, 1)
+    assert txn.commit() == 0
+    assert (txn.state, read_committed(harbour, "accounts")) == ("PrepareCommit", [])
+    harbour.pass_time(1.0)
+    assert (txn.state, read_committed(harbour, "accounts"), len(tried)) == ("CompleteCommit", [b"one"], 2)
+
+
+def test_the_time_between_tries_doubles_up_to_a_bound(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+    txn = begun(harbour)
+    tried = failing(monkeypatch, harbour, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), 9)
+    txn.commit()
+    harbour.pass_time(60.0)
+    waits = [round(after - before, 6) for before, after in pairwise(tried)]
+    assert waits == [min(RETRY_S * 2**n, RETRY_MAX_S) for n in range(9)]
+    assert txn.state == "CompleteCommit"
+
+
+def test_a_marker_of_a_producer_whose_epoch_was_raised_is_not_needed_any_more(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = begun(harbour)
+    tried = failing(monkeypatch, harbour, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH), 1)
+    assert txn.commit() == 0
+    assert (txn.state, len(tried)) == ("CompleteCommit", 1)
+
+
+def test_one_partition_that_takes_no_marker_keeps_the_others_from_nothing(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = begun(harbour)
+    txn.add("accounts", 1, 2)
+    txn.send("accounts", b"two", partition=1)
+    tried = failing(monkeypatch, harbour, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), 1)
+    assert txn.commit() == 0
+    assert [read_committed(harbour, "accounts", index) for index in (0, 1)] == [[], [b"two"]]
+    harbour.pass_time(1.0)
+    assert [read_committed(harbour, "accounts", index) for index in (0, 1)] == [[b"one"], [b"two"]]
+    assert len(tried) == 4, "three, and the first again"
+
+
+def test_a_topic_that_was_deleted_meanwhile_needs_no_marker(harbour: Harbour) -> None:
+    harbour.make_topic("gone")
+    txn = begun(harbour)
+    txn.add("gone", 0)
+    txn.send("gone", b"x")
+    harbour.delete_topic("gone")
+    assert txn.commit() == 0
+    harbour.pass_time(1.0)
+    assert (txn.state, read_committed(harbour, "accounts")) == ("CompleteCommit", [b"one"])

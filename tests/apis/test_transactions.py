@@ -76,6 +76,56 @@ def test_a_partition_that_did_not_join_takes_nothing(harbour: Harbour) -> None:
     assert txn.send("accounts", b"stray", partition=1) == ErrorCode.TRANSACTION_ABORTABLE
 
 
+def by_id(txn: Txn, *records: tuple[bytes, int, bytes]) -> list[int]:
+    """Produce v13, which names topics by their ids; the error of each partition."""
+    data = [
+        {"topic_id": topic, "partition_data": [{"index": index, "records": batch}]} for topic, index, batch in records
+    ]
+    fields = {"transactional_id": txn.name, "acks": -1, "timeout_ms": 5000, "topic_data": data}
+    answer = txn.harbour.ask(ApiKey.PRODUCE, 13, fields)
+    return [one.error_code for topic in answer.responses for one in topic.partition_responses]
+
+
+def test_a_partition_named_by_its_id_joins_as_any_other(harbour: Harbour) -> None:
+    topic_id = harbour.make_topic("ledger", 2)
+    txn = Txn(harbour, versions=SECOND)
+    txn.init()
+    assert by_id(txn, (topic_id, 1, txn.batch(b"one", sequence=0))) == [0]
+    assert [(topic.topic, topic.partitions) for topic in txn.describe().topics] == [("ledger", [1])]
+    assert txn.commit() == 0
+    assert read_committed(harbour, "ledger", 1) == [b"one"]
+
+
+def test_who_was_replaced_is_fenced_where_it_names_topics_by_their_ids_too(harbour: Harbour) -> None:
+    topic_id = harbour.make_topic("ledger")
+    old = Txn(harbour, versions=SECOND)
+    old.init()
+    assert Txn(harbour, versions=SECOND).init() == 0
+    assert by_id(old, (topic_id, 0, old.batch(b"late", sequence=0))) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert read_all(harbour, "ledger") == []
+
+
+@both
+@pytest.mark.parametrize("other", ["id", "epoch"])
+def test_records_of_two_producers_in_one_request_are_refused(
+    harbour: Harbour, versions: dict[str, int], other: str
+) -> None:
+    txn = Txn(harbour, versions=versions)
+    txn.init()
+    stranger = Txn(harbour, "stranger", versions=versions)
+    if other == "id":
+        stranger.init()
+    else:
+        stranger.id, stranger.epoch = txn.id, txn.epoch + 1
+    fields = txn.produce_fields("accounts", txn.batch(b"one", sequence=0))
+    fields["topic_data"][0]["partition_data"].append({"index": 1, "records": stranger.batch(b"two", sequence=0)})
+    answer = harbour.ask(ApiKey.PRODUCE, versions["produce"], fields)
+    assert [one.error_code for one in answer.responses[0].partition_responses] == (
+        [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    )
+    assert [read_all(harbour, "accounts", index) for index in (0, 1)] == [[], []]
+
+
 def test_without_verification_such_a_record_is_taken() -> None:
     harbour = Harbour({"transaction.partition.verification.enable": "false"})
     harbour.make_topic("accounts", 2)

@@ -9,6 +9,7 @@ import struct
 import time
 from collections import Counter
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -91,8 +92,8 @@ class CountingSocket(socket.socket):
 class Pair:
     """A client's blocking end, and the connection at the other."""
 
-    def __init__(self, **options) -> None:
-        self.loop = RealLoop()
+    def __init__(self, loop: RealLoop | None = None, **options) -> None:
+        self.loop = loop or RealLoop()
         ours, self.client = socket.socketpair()
         ours = CountingSocket(ours)
         ours.setblocking(False)
@@ -232,6 +233,65 @@ def test_running_ahead_is_bounded(pair):
     for number in range(9):
         pair.complete(b"%d" % number, b"%d!" % number)
     assert pair.answers() == [b"%d!" % number for number in range(9)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answers_leave_in_order_whatever_comes_when(pair, seed):
+    """Two connections of one loop, so that answers may wait for the end of a turn; frames are cut anywhere."""
+    random = Random(seed)
+    pairs = [pair, Pair(pair.loop)]
+    sizes = (1, 40, 3000, 20_000)
+    frames = [[(random.choice(("now", "ahead", "late", "none")), n) for n in range(40)] for _ in pairs]
+    bodies = [[b"%d" % n * random.choice(sizes) for n in range(40)] for _ in pairs]
+    wire = [
+        b"".join(framed(b"%s:%s" % (kind.encode(), body)) for (kind, _), body in zip(each, texts, strict=True))
+        for each, texts in zip(frames, bodies, strict=True)
+    ]
+    found: list[list[bytes]] = [[], []]
+    try:
+        while any(wire) or any(host.late for host in (each.host for each in pairs)):
+            for number, one in enumerate(pairs):
+                cut = random.choice((1, 7, 100, 5000, 100_000))
+                one.client.setblocking(False)
+                with suppress(BlockingIOError):  # nothing more is read before what is late was answered
+                    wire[number] = wire[number][one.client.send(wire[number][:cut]) :] if wire[number] else b""
+                pending = list(one.host.late)
+                for name in random.sample(pending, random.randint(0, len(pending))):
+                    one.host.late.pop(name).slot.complete(framed(name))
+            pair.turn(random.randint(1, 3))
+            for number, one in enumerate(pairs):
+                found[number] += one.answers()
+        for number, one in enumerate(pairs):
+            found[number] += one.answers()
+            expected = [body for (kind, _), body in zip(frames[number], bodies[number], strict=True) if kind != "none"]
+            assert found[number] == expected
+            assert not one.connection.busy
+    finally:
+        pairs[1].connection.close()
+        pairs[1].client.close()
+
+
+def test_how_much_has_come_of_a_request_is_told(pair):
+    connection, small, large = pair.connection, framed(b"now:small"), framed(b"now:" + b"l" * 200_000)
+    assert (connection.half_frame, connection.frame_filled) == (False, 0)
+    pair.send(small[:5])
+    assert (connection.half_frame, connection.frame_filled) == (True, 5)
+    pair.send(small[5:] + large[:100])
+    assert (connection.half_frame, connection.frame_filled) == (True, 100)
+    pair.send(large[100:150_000])
+    assert (connection.half_frame, connection.frame_filled) == (True, 150_000)
+    pair.send(large[150_000:])
+    assert (connection.half_frame, connection.frame_filled) == (False, 0)
+    assert pair.answers() == [b"small", b"l" * 200_000]
+
+
+def test_frames_that_wait_for_an_answer_are_no_half_frame(pair):
+    pair.send(framed(b"late:1") + framed(b"now:2"))
+    assert not pair.connection.half_frame
+    assert (pair.connection.busy, pair.connection.owes_answer) == (True, True)
+    pair.complete(b"1", b"1")
+    assert pair.answers() == [b"1", b"2"]
+    assert (pair.connection.busy, pair.connection.owes_answer) == (False, False)
 
 
 def test_a_request_without_answer_leaves_no_gap(pair):
