@@ -7,6 +7,7 @@ import pytest
 
 from tidelog.raft.events import (
     NO_LEADER,
+    AnnounceEnd,
     AnnounceLeader,
     AnswerVote,
     Appended,
@@ -311,6 +312,55 @@ def test_leader_of_a_later_epoch_counts_nothing_that_it_heard_in_an_earlier_one(
     assert handle(q, Appended(LogEnd(2, 12)), MadeDurable(12)) == []
     assert q.replica_ends == {}
     assert StopLeading(2) in handle(q, TimedOut())
+
+
+def test_who_is_told_of_the_leader_by_others_follows_it() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(4))
+    handle(q, TimedOut())
+    assert handle(q, VoteAnswered(2, 4, granted=False, pre_vote=True, leader_id=3))[-1] == Follow(3, 4)
+
+
+def test_leader_that_fell_silent_in_an_earlier_epoch_is_believed_in_a_later_one() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 4), TimedOut(), VoteRequested(THREE, 5, LogEnd()), TimedOut())
+    assert q.role is Role.PROSPECTIVE
+    assert handle(q, VoteAnswered(3, 5, granted=False, pre_vote=True, leader_id=2))[-1] == Follow(2, 5)
+
+
+def test_each_word_of_the_leader_sets_the_timer_anew() -> None:
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, LeaderHeard(2, 4))
+    assert handle(q, LeaderHeard(2, 4)) == [SetTimer(TimerKind.FETCH)]
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(3, TWO), (4, None)])
+def test_vote_is_remembered_beside_the_leader_of_its_epoch_only(epoch: int, kept: ReplicaKey | None) -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(3, voted=TWO))
+    assert handle(q, LeaderHeard(2, epoch))[0] == Remember(ElectionState(epoch, leader_id=2, voted=kept))
+
+
+def test_leader_that_resigns_tells_the_others_and_who_does_not_lead_has_nothing_to_resign() -> None:
+    assert handle(leader_of_three(), Resigned()) == [
+        StopLeading(1),
+        SetTimer(TimerKind.NONE),
+        AnnounceEnd(1, (2, 3)),
+    ]
+    alone = quorum()
+    handle(alone, Started())
+    assert handle(alone, Resigned()) == [StopLeading(1), SetTimer(TimerKind.NONE)]
+    follower = quorum(ONE, ONE, TWO, THREE)
+    handle(follower, LeaderHeard(2, 4))
+    assert handle(follower, Resigned()) == []
+    assert follower.role is Role.FOLLOWER
+
+
+def test_who_does_not_lead_counts_no_replicas_and_commits_nothing_by_itself() -> None:
+    q = leader_of_three()
+    handle(q, Appended(LogEnd(1, 10)), ReplicaFetched(TWO, 10), LeaderHeard(3, 2))
+    before = dict(q.replica_ends)
+    assert handle(q, MadeDurable(10)) == []
+    assert handle(q, ReplicaFetched(THREE, 10)) == []
+    assert (q.high_watermark, q.replica_ends) == (0, before)
 
 
 def test_resigned_leader_does_not_vote_in_its_epoch() -> None:

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tidelog.spark import progress as module
 from tidelog.spark.source.progress import Progress, task_done
 
 END = {"orders": {"0": 9}}
@@ -43,8 +46,12 @@ def test_what_an_earlier_run_left_is_not_counted(tmp_path: Path) -> None:
     assert told(tmp_path)["rows"] == 5
 
 
-def test_without_a_folder_nothing_is_kept() -> None:
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrote: list[Path] = []
+    monkeypatch.setattr(module, "write_file", lambda file, text: wrote.append(file))
     progress = Progress(None)
     progress.planned(9, 1, 0, END)
     task_done(None, "a", 4, 40)
     progress.committed(END)
+    assert (wrote, list(tmp_path.iterdir())) == ([], [])

@@ -5,9 +5,7 @@ depends on how busy the machine is.
 """
 
 import struct
-import sys
 from collections import Counter
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from tests.apis.harbour import Asked, Harbour
 from tests.apis.offsets import TOPIC, commit, find, harbour
 from tests.apis.test_consumer_group_heartbeat import GROUP, Port
 from tests.raw import build, request_class
+from tests.work import calls
 from tidelog.coordinator.group.consumer import regex
 from tidelog.coordinator.patterns import COST_AT_ONCE, compiled, cost
 from tidelog.wire.codec import encoder
@@ -32,20 +31,10 @@ CALLS_MAX = 200_000
 def ask_in_time(broker: Harbour, key: ApiKey, version: int, fields: dict[str, Any]) -> Asked:
     message = request_class(key)
     frame = request_header(key, version, 1, "hostile") + encoder(message, version)(build(message, fields))
-    calls = 0
-
-    def count(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+    with calls() as spent:
         asked = broker.send_frame(frame)
         broker.pass_time(0.1)  # in steps
-    finally:
-        sys.setprofile(before)
-    assert calls < CALLS_MAX
+    assert spent.count < CALLS_MAX
     assert asked.done
     return asked
 

@@ -253,10 +253,8 @@ def test_thousands_of_connections_are_bounded(strict: Tidelog) -> None:
     finally:
         for client in opened:
             client.close()
-    started = time.monotonic()
-    with Connection(strict.bootstrap, timeout_s=10.0) as connection:
-        connection.ask(ApiKey.METADATA, 9, {"topics": []})
-    assert time.monotonic() - started < 10.0
+    with Connection(strict.bootstrap) as connection:
+        assert connection.ask(ApiKey.METADATA, 9, {"topics": []}).brokers
 
 
 def test_a_client_that_asks_and_never_reads_is_held_back(broker: Tidelog) -> None:
