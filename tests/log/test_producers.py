@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot, read_snapshot
-from tidelog.log.producers import PRODUCERS_MAX, Appended, Completed, Producers
+from tidelog.log.producers import EPOCH_MAX, PRODUCERS_MAX, Appended, Completed, Producers
 from tidelog.log.windows import find_older
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.random import SimRandom
@@ -153,6 +153,157 @@ def test_the_first_unstable_offset_is_that_of_the_oldest_transaction(partition: 
 def test_a_marker_without_a_transaction_completes_nothing(partition: Partition) -> None:
     assert partition.end(commit=True) is None
     assert partition.producers.first_unstable == -1
+
+
+def marker(partition: Partition, epoch: int, *, coordinator: int = 0, version: int = 1) -> ErrorCode | None:
+    """What a coordinator is told that wants to write a marker."""
+    try:
+        partition.producers.check_marker(1, epoch, coordinator, version)
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_marker_of_the_open_transactions_epoch_ends_it_in_the_first_versions(
+    partition: Partition, version: int
+) -> None:
+    assert marker(partition, 0, version=version) is None, "a producer that nothing is known of"
+    partition.send(0, epoch=3, transactional=True)
+    assert marker(partition, 2, version=version) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert [marker(partition, epoch, version=version) for epoch in (3, 4)] == [None, None]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_from_the_second_version_on_such_a_marker_is_an_earlier_transactions(
+    partition: Partition, version: int
+) -> None:
+    partition.send(0, epoch=3, transactional=True)
+    assert partition.producers.first_unstable == 0
+    assert marker(partition, 3, version=version) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marker(partition, 4, version=version) is None
+    partition.end(commit=True, epoch=4)
+    assert marker(partition, 4, version=version) is None, "it may come again while nothing is open"
+    assert marker(partition, 3, version=version) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_in_the_last_epoch_the_marker_has_no_next_one(partition: Partition) -> None:
+    partition.send(0, epoch=EPOCH_MAX, transactional=True)
+    assert marker(partition, EPOCH_MAX, version=2) is None
+
+
+def test_a_coordinator_that_was_replaced_ends_nothing(partition: Partition) -> None:
+    partition.send(0, transactional=True)
+    partition.producers.end_transaction(1, 0, 1, 1000, 5, commit=True)
+    told = [marker(partition, 0, coordinator=epoch) for epoch in (4, 5, 6)]
+    assert told == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, None, None]
+
+
+def test_a_transaction_at_the_very_beginning_counts_as_any_other(partition: Partition) -> None:
+    """Its first offset is 0, which isn't none."""
+    partition.producers = Producers(expiration_ms=100)
+    partition.send(0, transactional=True)
+    assert partition.refused(1) == ErrorCode.INVALID_TXN_STATE
+    assert partition.producers.expire(5000) == 0
+    assert partition.end(commit=True) == Completed(1, 0, 1, False, 2)
+    partition.send(0, producer=2, transactional=True)
+    assert partition.producers.first_unstable == 0, "until the marker is below the high watermark"
+    partition.producers.advance_high_watermark(2)
+    assert partition.producers.first_unstable == 2
+
+
+def test_the_oldest_transaction_counts_whether_it_is_open_or_its_end_is_not_seen_yet(partition: Partition) -> None:
+    partition.send(0, producer=1, transactional=True)
+    partition.send(0, producer=2, transactional=True)
+    partition.end(commit=True, producer=2)
+    assert partition.producers.first_unstable == 0
+    partition.end(commit=True, producer=1)
+    partition.send(1, producer=1, transactional=True)
+    assert partition.producers.first_unstable == 0
+    partition.producers.advance_high_watermark(4)
+    assert partition.producers.first_unstable == 4
+
+
+def test_what_a_marker_would_end_is_told_before_it_is_written(partition: Partition) -> None:
+    def batch(producer: int, *, empty: bool = False) -> bytes:
+        made = [] if empty else [marker_record(0, 1000, commit=False)]
+        return bytes(
+            build(made, base_offset=9, producer_id=producer, producer_epoch=0, transactional=True, control=True)
+        )
+
+    partition.send(0, producer=1, transactional=True)
+    partition.send(0, producer=2)
+    told = [partition.producers.completed_by(data, read_header(data)) for data in map(batch, (1, 2, 3))]
+    assert told == [Completed(1, 0, 9, True, 10), None, None]
+    assert partition.producers.first_unstable == 0
+
+
+def test_the_producer_with_the_id_zero_is_one(partition: Partition) -> None:
+    data = build([Record(value=b"x")], producer_id=0, producer_epoch=0, base_sequence=0)
+    partition.producers.replay(data, read_header(data))
+    assert partition.producers.end == 1
+    assert partition.send(0, producer=0) == (0, 0)
+
+
+def restored(partition: Partition) -> Producers:
+    """After a restart: of each window, a snapshot has the last batch."""
+    producers = partition.producers
+    producers.restore(decode_snapshot(encode_snapshot(producers.items()), "x"), producers.end)
+    return producers
+
+
+def test_the_batch_right_before_what_is_remembered_is_known_to_be_in_the_log(partition: Partition) -> None:
+    for sequence in range(4):
+        partition.send(sequence)
+    producers = restored(partition)
+    assert [producers.is_unread(1, 0, sequence) for sequence in range(5)] == [True, True, True, False, False]
+    assert [producers.is_unread(producer, epoch, 2) for producer, epoch in ((1, 1), (2, 0))] == [False, False]
+    assert partition.refused(2) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_after_a_restart_begins_with_an_empty_window(partition: Partition) -> None:
+    for end in (False, True):
+        partition.send(0)
+        producers = restored(partition)
+        if end:
+            partition.end(commit=True, epoch=1)
+        partition.send(0, epoch=1)
+        assert producers.short_windows() == {}
+        assert partition.refused(SEQUENCE_MAX, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        partition.producers = Producers()
+
+
+def test_a_window_is_filled_with_no_more_than_it_holds_and_only_where_it_is_short(partition: Partition) -> None:
+    for sequence in range(10):
+        partition.send(sequence)
+    window = [Appended(n, n, n, n, 1000) for n in range(10)]
+    producers = restored(partition)
+    producers.refill({1: window[:9], 2: window[:9]})
+    found = producers.get(1)
+    assert found is not None
+    assert found.window == window[5:]
+    producers.refill({1: window[:5]})
+    assert found.window == window[5:], "it is full"
+    for older, expected in ((window[7:9], window[7:]), (window[6:8], window[9:]), ([], window[9:])):
+        producers = restored(partition)
+        producers.refill({1: older})
+        found = producers.get(1)
+        assert found is not None
+        assert found.window == expected
+
+
+def test_what_is_forgotten_is_forgotten_wholly(partition: Partition) -> None:
+    partition.send(0)
+    partition.send(0, producer=2, transactional=True)
+    partition.end(commit=True, producer=2)
+    partition.send(1, producer=2, transactional=True)
+    producers = restored(partition)
+    assert producers.unread == 4
+    producers.clear(7)
+    assert (len(producers), producers.first_unstable, producers.end, producers.unread) == (0, -1, 7, -1)
+    producers.advance_high_watermark(7)
+    producers.record(3, 0, 0, 7, 7, 1000, 0)
+    assert producers.first_unstable == -1
 
 
 def test_idle_producers_expire_but_not_with_an_open_transaction(partition: Partition) -> None:

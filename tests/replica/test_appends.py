@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch
+from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker
 from tests.batches import Producer
 from tidelog.log.beginning import AT_ONCE_MAX
 from tidelog.metadata.image import PartitionImage
@@ -87,6 +87,22 @@ def test_a_log_that_is_found_counts_as_far_as_it_is_durable_and_the_rest_is_aske
     assert commit.logs == [partition.log]
 
 
+def test_a_transaction_that_ended_in_a_log_that_is_found_holds_nobody_up(broker: Harbour) -> None:
+    first = broker.partition("tide")
+    image = first.image
+    first.follow_image(image._replace(isr=(1, 2), replicas=(1, 2)))
+    broker.append_own("tide", in_transaction(b"x", producer_id=7))
+    broker.append_own("tide", marker(7, commit=True))
+    assert (first.high_watermark, first.last_stable_offset) == (0, 0)
+    partition, _ = again(first, image)
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+
+
+def test_a_log_that_nobody_has_written_to_has_nothing_to_remember(broker: Harbour) -> None:
+    data = memoryview(bytearray(sent(4)))
+    assert broker.partition("tide").remember(data, 0, len(data)) is None
+
+
 def test_a_log_that_is_found_begins_an_epoch_where_this_broker_leads(broker: Harbour) -> None:
     first = broker.partition("tide")
     broker.append("tide", b"x")
@@ -107,8 +123,9 @@ def test_an_append_tells_where_it_is_and_asks_for_a_sync(broker: Harbour) -> Non
 
 def test_what_needs_no_sync_asks_for_none_and_counts_at_once(broker: Harbour) -> None:
     partition, commit = again(broker.partition("swift"))
-    partition.append_own(own(0), 0, NOW_MS)
     put(partition, batch(b"x"), acks=-1)
+    assert partition.high_watermark == 1
+    partition.append_own(own(1), 0, NOW_MS)
     assert commit.logs == []
     assert (partition.high_watermark, partition.log.high_watermark) == (2, 2)
 
@@ -143,12 +160,14 @@ def test_a_log_that_is_offline_begins_no_epoch(broker: Harbour) -> None:
 
 
 def test_records_that_were_looked_at_before_are_not_looked_at_again(broker: Harbour) -> None:
-    partition = broker.partition("tide")
+    broker.make_topic("keyed", configs={"cleanup.policy": "compact"})
+    partition = broker.partition("keyed")
     data = memoryview(bytearray(batch(b"x")))
     error = KafkaError(ErrorCode.INVALID_RECORD)
     assert refused(lambda: partition.append(data, 0, len(data), 1, NOW_MS, error)) == ErrorCode.INVALID_RECORD
     assert partition.log.log_end == 0
-    made = memoryview(bytearray(b"..." + batch(b"made of it", b"and this")))
+    made = memoryview(bytearray(b"..." + batch(b"without a key", b"nor this")))
+    assert refused(lambda: put(partition, bytes(made[3:]))) == ErrorCode.INVALID_RECORD
     admitted: Any = (made, 3, len(made), None)
     assert partition.append(data, 0, len(data), 1, NOW_MS, admitted)[:2] == (0, 2)
 
@@ -199,6 +218,26 @@ def test_a_producer_that_the_log_knows_is_kept_in_order_by_the_log_alone(broker:
     assert [put(partition, sent(sequence, epoch=1)) for sequence in (0, 1)] == [1, 2]
 
 
+def test_what_was_sent_before_is_told_its_offset_while_one_before_it_is_waited_for(broker: Harbour) -> None:
+    partition = broker.partition("tide")
+    for sequence in range(3):
+        put(partition, sent(sequence))
+    data = memoryview(bytearray(sent(1)))
+    partition.expect_again(data, 0, len(data), NOW_MS)
+    assert put(partition, sent(2)) == 2
+
+
+def test_who_was_waited_for_and_came_is_not_waited_for_again() -> None:
+    broker = Harbour({"producer.id.expiration.ms": "1000"})
+    broker.make_topic("tide")
+    partition = broker.partition("tide")
+    data = memoryview(bytearray(sent(0)))
+    partition.expect_again(data, 0, len(data), NOW_MS)
+    assert put(partition, sent(0)) == 0
+    partition.log.expire_producers(NOW_MS + 2000)
+    assert put(partition, sent(5), now_ms=NOW_MS + 2000) == 1, "nothing is known of it any more"
+
+
 def test_a_batch_that_does_not_come_again_is_not_waited_for(broker: Harbour) -> None:
     partition = broker.partition("tide")
     view = memoryview(bytearray(sent(0)))
@@ -221,6 +260,7 @@ def test_a_batch_of_before_the_restart_is_looked_for_where_memory_does_not_have_
         return partition.remember(memoryview(bytearray(b"." + data)), 1, 1 + len(data))
 
     assert [remember(data) for data in (sent(6), sent(7), batch(b"of nobody"))] == [None] * 3
+    assert partition.last_stable_offset == 7
     looking = remember(sent(4))
     assert looking is not None
     broker.wait(looking)

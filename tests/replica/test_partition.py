@@ -263,6 +263,15 @@ def test_acknowledgements_come_in_order_each_once_and_none_too_early(broker: Har
     assert told[2:] == [(4, ErrorCode.NONE)]
 
 
+def test_nobody_is_woken_while_nothing_new_is_there(broker: Harbour) -> None:
+    partition, waiter = broker.partition("tide"), Waiter()
+    broker.append("tide", b"x")
+    partition.park(waiter)
+    partition.advance()
+    broker.settle()
+    assert waiter.woken == 0
+
+
 def test_those_who_wait_hear_that_the_topic_is_gone(broker: Harbour) -> None:
     partition, told, waiter = broker.partition("tide"), [], Waiter()
     partition.wait_for_ack(1, told.append)

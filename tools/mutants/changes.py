@@ -24,6 +24,8 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
 }
 ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {ast.Add: ("+", "-"), ast.Sub: ("-", "+")}
 OTHER_END = {"min": "max", "max": "min"}
+LARGE = 1000
+"""A size or a time this large is off by one for nobody; the comparison with it is a change of its own."""
 LOGGERS = frozenset(("log", "logger", "logging"))
 UNSEEN_FUNCTIONS = frozenset(("__repr__", "__str__", "check_invariants"))
 UNSEEN_NAMES = frozenset(("__all__", "__slots__"))
@@ -103,7 +105,7 @@ class _Finder:
                 yield self._replaced(node, self._text(node.operand), "negated", within=True)
             case ast.Constant(value=bool() as value):
                 yield self._replaced(node, str(not value), "constant")
-            case ast.Constant(value=int() as value):
+            case ast.Constant(value=int() as value) if abs(value) < LARGE:
                 yield self._replaced(node, str(value + 1), "constant")
                 if value > 1:
                     yield self._replaced(node, str(value - 1), "constant")

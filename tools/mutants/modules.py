@@ -23,7 +23,8 @@ class Module(NamedTuple):
 class Known(NamedTuple):
     """Changes to a line that make no difference, and why: those of a `kind` only, where one is given.
 
-    The line is known by its text, since numbers move. `becomes` is what has to stand in the changed line.
+    The line is known by its text, since numbers move, and by the one right before it, where `behind` is given.
+    `becomes` is part of what is put there.
     """
 
     path: str
@@ -31,6 +32,7 @@ class Known(NamedTuple):
     reason: str
     kind: str | None = None
     becomes: str | None = None
+    behind: str | None = None
 
     def matches(self, lines: list[str], change: Change) -> bool:
         before = lines[change.line - 1]
@@ -38,6 +40,7 @@ class Known(NamedTuple):
             self.line in before
             and self.kind in (None, change.kind)
             and (self.becomes is None or self.becomes in change.text)
+            and (self.behind is None or self.behind in lines[change.line - 2])
         )
 
 
@@ -99,4 +102,70 @@ MODULES = (
 )
 """Those that decide: where one slip loses, repeats or hangs something."""
 
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = (
+    Known("raft/quorum.py", "self._epoch_start = 0", "a leader sets it before it is looked at"),
+    Known(
+        "raft/quorum.py",
+        "return",
+        "the role is another one now: nothing behind it applies",
+        behind="self._on_leader_heard(event.leader_id, event.epoch)",
+    ),
+    Known("raft/quorum.py", "return", "who grants names no leader", behind="self._count_votes()"),
+    Known(
+        "replica/partition.py",
+        "if current_epoch < self.leader_epoch",
+        "they aren't equal here",
+        kind="comparison",
+    ),
+    Known("replica/partition.py", "return", "the same image says the same", behind="if image is self.image:"),
+    Known(
+        "replica/partition.py",
+        "if self.leader != self._node_id or log.offline is not None",
+        "a short cut: whether the log is offline is looked at behind it again",
+        kind="comparison",
+        becomes="is",
+    ),
+    Known(
+        "replica/partition.py",
+        "len(self.isr) < log.config.min_insync_replicas and",
+        "a short cut: what stands behind `and` decides",
+        kind="comparison",
+    ),
+    Known(
+        "replica/partition.py",
+        "log.config.min_insync_replicas > 1 and self._is_below_min_isr()",
+        "a short cut: what stands behind `and` decides",
+        kind="comparison",
+    ),
+    Known("replica/partition.py", "producers.unread < 0", "a snapshot at offset 0 has no producers", kind="constant"),
+    Known("replica/partition.py", "producers.unread < 0", "a snapshot at offset 0 has no producers", becomes="<="),
+    Known(
+        "replica/partition.py",
+        "            self._resends = None",
+        "without any producers in it, it is as none",
+        kind="left out",
+    ),
+    Known(
+        "replica/partition.py",
+        "if not self._resends:",
+        "without any producers in it, it is as none",
+        kind="negated",
+    ),
+    Known(
+        "replica/partition.py",
+        "            or log.offline is not None",
+        "a log that is offline has nothing to append to",
+        kind="and/or",
+    ),
+    Known(
+        "replica/partition.py",
+        "if 0 <= unstable < self.high_watermark",
+        "where they are equal both are the answer",
+        kind="comparison",
+        becomes="<=",
+    ),
+    Known("replica/partition.py", "                self._fetches = None", "nobody in it is as none", kind="left out"),
+    Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="<="),
+    Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="3"),
+    Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="1"),
+)
