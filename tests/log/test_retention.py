@@ -330,3 +330,76 @@ def test_cleaning_makes_records_without_timestamps_no_younger(sim: Shore) -> Non
     clean(sim, log)
     assert len(pairs(log)) == 2
     assert sim.disk.modified_ms(log.segments[0].stem + ".log") <= written
+
+
+def ten_segments(shore: Shore, **settings: str) -> tuple[Log, int]:
+    """One batch in each, all of one size; the log, and that size. The last one is not the active one's only batch."""
+    log = shore.log(**settings)
+    for n in range(10):
+        append(log, b"%d" % n, now_ms=NOW_MS + n)
+        if n < 9:
+            log.roll(NOW_MS)
+    shore.commit(log)
+    assert bases(log) == list(range(10))
+    return log, log.segments[0].size
+
+
+def test_as_many_go_for_their_size_as_leave_no_less_than_is_to_be_kept(shore: Shore) -> None:
+    log, size = ten_segments(shore, retention_ms="-1")
+    for kept, going in ((-1, 0), (0, 10), (1, 9), (3 * size - 1, 7), (3 * size, 7), (3 * size + 1, 6), (99 * size, 0)):
+        log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(kept)}))
+        assert retention.look(log, NOW_MS) == going, kept
+
+
+def test_what_is_below_the_start_goes_first_and_the_rest_counts_for_the_size(shore: Shore) -> None:
+    log, size = ten_segments(shore, retention_ms="-1", retention_bytes="-1")
+    log.delete_before(2)
+    shore.settle(1.0)
+    assert retention.look(log, NOW_MS) == 2
+    log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(7 * size)}))
+    assert retention.look(log, NOW_MS) == 3
+    log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": "0"}))
+    for high_watermark, going in ((0, 0), (1, 1), (2, 2), (5, 5), (10, 10), (-1, 10)):
+        log.high_watermark = high_watermark
+        assert retention.look(log, NOW_MS) == going, high_watermark
+
+
+def test_what_is_older_than_it_may_be_goes_and_nothing_that_is_just_as_old(shore: Shore) -> None:
+    log, _ = ten_segments(shore)
+    for kept, now, going in ((-1, 10**6, 0), (0, 0, 0), (0, 1, 1), (0, 10, 10), (50, 52, 2), (50, 55, 5)):
+        log.configure(shore.topic({"retention_ms": str(kept)}))
+        assert retention.look(log, NOW_MS + now) == going, (kept, now)
+
+
+def test_size_and_age_count_together(shore: Shore) -> None:
+    log, size = ten_segments(shore, retention_ms="50")
+    log.configure(shore.topic({"retention_ms": "50", "retention_bytes": str(8 * size)}))
+    assert retention.look(log, NOW_MS + 51) == 2, "two are too many, and of those one is too old"
+    assert retention.look(log, NOW_MS + 55) == 5, "five are too old"
+
+
+def test_records_of_the_first_moment_of_1970_are_old(shore: Shore) -> None:
+    log = shore.log(retention_ms="50")
+    send(log, batch(b"x", at=0), now_ms=shore.now_ms())
+    log.roll(shore.now_ms())
+    shore.commit(log)
+    assert retention.look(log, shore.now_ms()) == 1
+
+
+def test_truncation_at_the_end_forgets_an_epoch_that_has_nothing(shore: Shore) -> None:
+    log = shore.log()
+    fill(log, 20)
+    log.lead(EPOCH + 1)
+    assert log.epochs.entries() == [(EPOCH, 0), (EPOCH + 1, 20)]
+    assert not log.truncate_to(20)
+    assert log.epochs.entries() == [(EPOCH, 0)]
+
+
+def test_truncation_below_everything_starts_there(shore: Shore) -> None:
+    log, _ = ten_segments(shore, retention_ms="50")
+    assert shore.retain(log, NOW_MS + 55) == 5
+    assert log.truncate_to(3)
+    assert (log.log_start, log.log_end, log.durable_end, log.recovery_point, bases(log)) == (3, 3, 3, 3, [3])
+    assert append(log, b"x") == 3
+    shore.restart()
+    assert values(shore.log(retention_ms="50")) == [(3, b"x")]
