@@ -1,6 +1,6 @@
 # The whole vocabulary of the project; `make help` explains it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check format sim bench demo lock clean
+.PHONY: help setup run test test-long mutants check format sim bench demo lock clean
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -38,6 +38,9 @@ test: $(READY)  ## the tests
 
 test-long: $(READY)  ## all tests, also those that take longer than CI allows
 	@$(PYTEST)
+
+mutants: $(READY)  ## what the tests of the modules that decide don't notice: small changes, one at a time
+	@$(PY) -m tools.mutants
 
 check: $(READY)  ## format, lint, types, layers
 	@.venv/bin/ruff format --check .

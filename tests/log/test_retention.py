@@ -403,3 +403,40 @@ def test_truncation_below_everything_starts_there(shore: Shore) -> None:
     assert append(log, b"x") == 3
     shore.restart()
     assert values(shore.log(retention_ms="50")) == [(3, b"x")]
+
+
+def test_truncation_forgets_the_epochs_behind_it(shore: Shore) -> None:
+    log = shore.log()
+    fill(log, 20)
+    log.lead(EPOCH + 1)
+    append(log, b"x", epoch=EPOCH + 1)
+    assert log.truncate_to(20)
+    assert log.epochs.entries() == [(EPOCH, 0)]
+
+
+def test_truncation_below_the_start_takes_the_start_along(shore: Shore) -> None:
+    log = shore.log()
+    fill(log, 20)
+    shore.commit(log)
+    log.delete_before(15)
+    shore.settle(1.0)
+    assert log.log_start == 15
+    assert log.truncate_to(12)
+    assert (log.log_start, log.log_end, values(log)) == (12, 12, [])
+    assert append(log, b"x") == 12
+
+
+@pytest.mark.parametrize("target", [0, 15, 35, 49])
+def test_what_stays_of_a_truncated_log_is_made_durable_with_what_comes_next(sim: Shore, target: int) -> None:
+    """Sealed segments that weren't synced yet are, those before the cut and the one that is cut."""
+    for name in ("one", "two", "three"):
+        log = sim.log(name, **SMALL)
+        fill(log, 50)
+        assert log.truncate_to(target)
+        append(log, b"next")
+        sim.commit(log)
+    sim.power_loss()
+    for name in ("one", "two", "three"):
+        log = sim.log(name, **SMALL)
+        assert (log.offline, log.log_end) == (None, target + 1)
+        assert [offset for offset, _ in values(log)] == list(range(target + 1))
