@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.spark import progress as module
+from tidelog.spark.source import progress as module
 from tidelog.spark.source.progress import Progress, task_done
 
 END = {"orders": {"0": 9}}
