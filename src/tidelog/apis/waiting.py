@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidelog.apis.context import Services
     from tidelog.config.broker import BrokerConfig
     from tidelog.env.slices import Steps
+    from tidelog.machine.decision import Decision
     from tidelog.metadata.image import ClusterImage
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 def decide(
     services: Services,
-    decision: Callable[[ClusterImage, int], Steps[tuple[list[Any], T]]],
+    decision: Callable[[ClusterImage, int], Steps[Decision[Any, T]]],
     timeout_ms: int,
     failed: Callable[[KafkaError], T],
 ) -> Promise[T]:
@@ -51,7 +52,7 @@ def decide(
         else:
             answer.fail(error)
 
-    def in_time(image: ClusterImage, now_ms: int) -> Steps[tuple[list[Any], T]]:
+    def in_time(image: ClusterImage, now_ms: int) -> Steps[Decision[Any, T]]:
         steps = decision(image, now_ms)
         while not answer.done:
             try:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.controller.leaders import Defaults
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import BROKER_RESOURCE, ClusterImage
 from tidelog.metadata.versions import DEFAULT_LEVELS, ELR_VERSION, METADATA_VERSION, MV_3_6_IV1
 from tidelog.wire.records.metadata import (
@@ -21,12 +22,12 @@ def default_bootstrap() -> list[Any]:
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in DEFAULT_LEVELS.items()]
 
 
-def activation_records(image: ClusterImage, bootstrap: Sequence[Any], defaults: Defaults) -> tuple[list[Any], None]:
+def activation_records(image: ClusterImage, bootstrap: Sequence[Any], defaults: Defaults) -> Decision[Any, None]:
     records: list[Any] = []
     if image.before_transaction is not None:
         records.append(AbortTransactionRecord(reason="Controller failover"))
     if image.visible.metadata_version:
-        return records, None
+        return Decision(records, None)
     levels = {record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)}
     written: list[Any] = list(bootstrap)
     if levels.get(ELR_VERSION, 0) > 0:
@@ -41,4 +42,4 @@ def activation_records(image: ClusterImage, bootstrap: Sequence[Any], defaults: 
         )
     if levels.get(METADATA_VERSION, 0) >= MV_3_6_IV1:
         written = [BeginTransactionRecord(name="Bootstrap records"), *written, EndTransactionRecord()]
-    return records + written, None
+    return Decision(records + written, None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog.controller.assignments import default_directory
 from tidelog.controller.leaders import Defaults, change_leaders, elr_enabled
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, EndpointImage
 from tidelog.metadata.records import broker_record
 from tidelog.metadata.versions import METADATA_VERSION, MV_3_7_IV0, MV_3_7_IV2, MV_4_3_IV0
@@ -44,7 +45,7 @@ class Registration:
 
 def register(
     image: ClusterImage, registration: Registration, cluster_id: str, defaults: Defaults
-) -> tuple[list[Any], int]:
+) -> Decision[Any, int]:
     """Take a broker in, fenced; the answer is its epoch. A second request of the same incarnation keeps it."""
     if registration.cluster_id != cluster_id:
         raise KafkaError(
@@ -75,7 +76,7 @@ def register(
     records.extend(_without_lost_directories(image, broker))
     # The registration comes last: should the rest be cut off, the broker registers again and it is done again.
     records.append(broker_record(broker))
-    return records, epoch
+    return Decision(records, epoch)
 
 
 def _without_lost_directories(image: ClusterImage, broker: BrokerImage) -> list[Any]:
@@ -159,11 +160,11 @@ def check_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:
     return broker
 
 
-def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> tuple[list[Any], None]:
+def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
     """The broker has caught up: it may lead, and takes the partitions that wait for it."""
     broker = check_epoch(image, broker_id, epoch)
     if not broker.fenced:
-        return [], None
+        return Decision([], None)
     records: list[Any] = []
     if broker.cordoned_log_dirs is None and image.metadata_version >= MV_4_3_IV0:
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, cordoned_log_dirs=[]))
@@ -173,20 +174,20 @@ def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults)
             image, defaults, lambda partition: partition.leader == NO_LEADER, acceptable=_Active(image, also=broker_id)
         )
     )
-    return records, None
+    return Decision(records, None)
 
 
-def fence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> tuple[list[Any], None]:
+def fence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
     """The broker is silent, or stopped: others lead what it led."""
     broker = check_epoch(image, broker_id, epoch)
     if broker.fenced:
-        return [], None
+        return Decision([], None)
     records: list[Any] = leave_isr(image, broker_id, defaults)
     records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1))
-    return records, None
+    return Decision(records, None)
 
 
-def controlled_shutdown(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> tuple[list[Any], None]:
+def controlled_shutdown(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
     """The broker wants to stop: it hands over what it leads, and then is fenced."""
     broker = check_epoch(image, broker_id, epoch)
     records: list[Any] = []
@@ -195,16 +196,16 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, epoch: int, default
             BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
         )
     records.extend(leave_isr(image, broker_id, defaults))
-    return records, None
+    return Decision(records, None)
 
 
-def unregister(image: ClusterImage, broker_id: int, defaults: Defaults) -> tuple[list[Any], None]:
+def unregister(image: ClusterImage, broker_id: int, defaults: Defaults) -> Decision[Any, None]:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} isn't registered")
     records: list[Any] = leave_isr(image, broker_id, defaults)
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
-    return records, None
+    return Decision(records, None)
 
 
 def register_controller(
@@ -213,10 +214,10 @@ def register_controller(
     incarnation_id: bytes,
     endpoints: Sequence[EndpointImage],
     features: Mapping[str, tuple[int, int]],
-) -> tuple[list[Any], None]:
+) -> Decision[Any, None]:
     """A controller names its endpoints and the features it supports."""
     if image.metadata_version < MV_3_7_IV0:
-        return [], None
+        return Decision([], None)
     record = RegisterControllerRecord(
         controller_id=controller_id,
         incarnation_id=incarnation_id,
@@ -230,7 +231,7 @@ def register_controller(
             for name, (low, high) in features.items()
         ],
     )
-    return [record], None
+    return Decision([record], None)
 
 
 def _check_directories(image: ClusterImage, registration: Registration) -> None:

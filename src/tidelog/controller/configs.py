@@ -19,6 +19,7 @@ from tidelog.config.topic import STORAGE, TopicConfig, check_topic, resolve_topi
 from tidelog.controller.limits import CHANGES_MAX, check_changes
 from tidelog.controller.names import why_invalid
 from tidelog.env.slices import Steps
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -75,7 +76,7 @@ def alter_configs(
     broker: BrokerConfig,
     node_id: int,
     validate_only: bool = False,
-) -> Steps[tuple[list[Any], list[Outcome]]]:
+) -> Steps[Decision[Any, list[Outcome]]]:
     """The records, and an outcome for each resource, in order. In steps; POLICY_VIOLATION where they are too many."""
     records: list[Any] = []
     outcomes: list[Outcome] = []
@@ -91,14 +92,14 @@ def alter_configs(
             outcomes.append(Outcome(error.code, error.message))
         check_changes(len(records), "settings")
     if validate_only:
-        return [], outcomes
+        return Decision([], outcomes)
     if image.features.get(ELR_VERSION, 0) > 0:
         records += [
             ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "")
             for record in records
             if record.name == MIN_INSYNC_REPLICAS
         ]
-    return records, outcomes
+    return Decision(records, outcomes)
 
 
 def check_resources(resources: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:

@@ -11,6 +11,7 @@ from tidelog.controller.record_log import RecordLog
 from tidelog.env import Environment
 from tidelog.env.promise import Promise
 from tidelog.env.slices import Steps
+from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
 from tidelog.machine.stepwise import Stepwise
 from tidelog.metadata.apply import ImageBuilder, ImageError, fold, fold_steps
@@ -66,12 +67,12 @@ class Controller:
         self.raft.start(self)
         return self._ready
 
-    def submit(self, decide: Callable[[ClusterImage, int], tuple[Sequence[Record], T]]) -> Promise[T]:
+    def submit(self, decide: Callable[[ClusterImage, int], Decision[Record, T]]) -> Promise[T]:
         """`decide(image, now_ms)` sees everything appended so far. Its answer comes when its records are committed and
         published, so that whoever asks next reads what it wrote; a KafkaError that it raises fails the promise."""
         return self._decisions.submit(decide)
 
-    def submit_steps(self, decide: Callable[[ClusterImage, int], Steps[tuple[Sequence[Record], T]]]) -> Promise[T]:
+    def submit_steps(self, decide: Callable[[ClusterImage, int], Steps[Decision[Record, T]]]) -> Promise[T]:
         """As `submit`, for a decision that may take long: it yields where the loop may have a turn for others. What is
         decided meanwhile waits for it, so the image stays the newest one until its records are appended."""
         return self._decisions.submit_steps(decide)
@@ -135,7 +136,7 @@ class Controller:
         else:
             self._opened(activated)
 
-    def _register(self, image: ClusterImage, now_ms: int) -> tuple[list[Record], None]:
+    def _register(self, image: ClusterImage, now_ms: int) -> Decision[Record, None]:
         """This incarnation of the controller names its endpoints and features."""
         local = self.raft.local
         endpoints = [EndpointImage(e.name, e.host, e.port) for e in local.endpoints]

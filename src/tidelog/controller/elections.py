@@ -6,6 +6,7 @@ from typing import Any
 from tidelog.controller.brokers import active_in
 from tidelog.controller.leaders import Defaults, Election, Rules, changed_fields, effective_min_isr, elr_enabled
 from tidelog.env.slices import Steps
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import NO_LEADER, ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.elect_leaders import (
@@ -22,7 +23,7 @@ _TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 def elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, defaults: Defaults
-) -> Steps[tuple[list[Any], ElectLeadersResponse]]:
+) -> Steps[Decision[Any, ElectLeadersResponse]]:
     """For the partitions named; for all, where none are, and then those that need no election are left out."""
     election = _TYPES.get(request.election_type)
     if election is None:
@@ -53,7 +54,7 @@ def elect_leaders(
             else:
                 answers.append(PartitionResult(partition_id=index, error_message=None))
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    return records, ElectLeadersResponse(replica_election_results=results)
+    return Decision(records, ElectLeadersResponse(replica_election_results=results))
 
 
 def _elect(image: ClusterImage, name: str, index: int, election: Election, defaults: Defaults) -> PartitionChangeRecord:

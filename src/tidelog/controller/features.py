@@ -3,6 +3,7 @@
 from typing import Any
 
 from tidelog.env.slices import Steps
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.versions import (
     ELR_VERSION,
@@ -37,7 +38,7 @@ _RECORDS_CHANGED_AT = (MV_3_4_IV0, 11, MV_3_6_IV1, 14, MV_3_7_IV0, MV_3_7_IV2, M
 
 def update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, kraft_version: int, version: int
-) -> Steps[tuple[list[Any], UpdateFeaturesResponse]]:
+) -> Steps[Decision[Any, UpdateFeaturesResponse]]:
     """`kraft_version` is the quorum's; `version` the request's, since v0 says otherwise what a downgrade is."""
     records: list[Any] = []
     proposed = {**image.features, **{update.feature: update.max_version_level for update in request.feature_updates}}
@@ -48,13 +49,16 @@ def update_features(
             kind = update.upgrade_type if version > 0 else SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
             records += _update(image, update, kind, kraft_version, proposed)
     except KafkaError as error:
-        return [], UpdateFeaturesResponse(
-            error_code=error.code,
-            error_message=f"No feature was updated, since one of them could not be: {error.message}",
+        return Decision(
+            [],
+            UpdateFeaturesResponse(
+                error_code=error.code,
+                error_message=f"No feature was updated, since one of them could not be: {error.message}",
+            ),
         )
     results = [UpdatableFeatureResult(feature=u.feature, error_message=None) for u in request.feature_updates]
     response = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else [])
-    return ([] if request.validate_only else records), response
+    return Decision([] if request.validate_only else records, response)
 
 
 def _update(

@@ -11,6 +11,7 @@ from tidelog.controller.leaders import Defaults
 from tidelog.controller.limits import CHANGES_MAX, check_changes
 from tidelog.controller.names import METADATA_TOPIC, check_deletion, check_growth, colliding, why_invalid
 from tidelog.env.slices import Steps
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import TOPIC_RESOURCE, ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.create_partitions import (
@@ -47,7 +48,7 @@ def create_topics(
     defaults: Defaults,
     complete_configs: CompleteConfigs,
     describe_configs: DescribeConfigs,
-) -> Steps[tuple[list[Any], CreateTopicsResponse]]:
+) -> Steps[Decision[Any, CreateTopicsResponse]]:
     """`new_id` makes topic ids. With `validate_only` everything is checked and nothing written."""
     _check_total(request, defaults)
     records: list[Any] = []
@@ -75,7 +76,7 @@ def create_topics(
             )
         elif name == METADATA_TOPIC:
             results.append(_refused(name, ErrorCode.INVALID_REQUEST, f"The internal topic {name} can't be created."))
-    return ([] if request.validate_only else records), CreateTopicsResponse(topics=results)
+    return Decision([] if request.validate_only else records, CreateTopicsResponse(topics=results))
 
 
 def _counts(names: Iterable[str]) -> Steps[dict[str, int]]:
@@ -110,7 +111,7 @@ def _create_topic(
     defaults: Defaults,
     complete_configs: CompleteConfigs,
     describe_configs: DescribeConfigs,
-) -> Steps[tuple[list[Any], CreatableTopicResult]]:
+) -> Steps[Decision[Any, CreatableTopicResult]]:
     _check_name(image, topic.name)
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
@@ -135,7 +136,7 @@ def _create_topic(
         replication_factor=len(partitions[0].replicas),
         configs=describe_configs(configs),
     )
-    return records, result
+    return Decision(records, result)
 
 
 def _check_name(image: ClusterImage, name: str) -> None:
@@ -207,7 +208,7 @@ def partition_records(topic_id: bytes, first: int, partitions: Sequence[NewParti
     return records
 
 
-def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Steps[tuple[list[Any], DeleteTopicsResponse]]:
+def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Steps[Decision[Any, DeleteTopicsResponse]]:
     """By name or by id; a topic that is named twice is refused as a duplicate and stays."""
     results: list[DeletableTopicResult] = []
     names = yield from _counts(request.topic_names)
@@ -270,7 +271,7 @@ def delete_topics(image: ClusterImage, request: DeleteTopicsRequest) -> Steps[tu
         else:
             results.append(DeletableTopicResult(name=name, topic_id=topic_id))
             records.append(RemoveTopicRecord(topic_id=topic_id))
-    return records, DeleteTopicsResponse(responses=results)
+    return Decision(records, DeleteTopicsResponse(responses=results))
 
 
 def _not_deleted(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None) -> DeletableTopicResult:
@@ -279,7 +280,7 @@ def _not_deleted(name: str | None, topic_id: bytes, code: ErrorCode, message: st
 
 def create_partitions(
     image: ClusterImage, request: CreatePartitionsRequest
-) -> Steps[tuple[list[Any], CreatePartitionsResponse]]:
+) -> Steps[Decision[Any, CreatePartitionsResponse]]:
     """More partitions for topics that exist; those there are stay as they are."""
     records: list[Any] = []
     results: list[CreatePartitionsTopicResult] = []
@@ -306,7 +307,7 @@ def create_partitions(
             )
         else:
             results.append(CreatePartitionsTopicResult(name=topic.name))
-    return ([] if request.validate_only else records), CreatePartitionsResponse(results=results)
+    return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
 
 def _more_partitions(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.coordinator.entry import Entry, LogEntry, Marker
 from tidelog.coordinator.shard_log import EncodedEntries, ShardLog
+from tidelog.machine.decision import Decision, Submission
 from tidelog.machine.machine import Fold, Machine
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -110,7 +111,7 @@ class Shard(Generic[S, L]):
 
     def submit(
         self,
-        decide: Callable[[S, int], tuple[Sequence[Entry], T]],
+        decide: Callable[[S, int], Decision[Entry, T]],
         *,
         producer: tuple[int, int] | None = None,
     ) -> Promise[T]:
@@ -123,6 +124,13 @@ class Shard(Generic[S, L]):
         if producer is not None:
             decide = self._within(decide, *producer)
         return self._written(self.machine.submit(decide))
+
+    def hand_in(self, decide: Callable[[S, int], Decision[Entry, T]]) -> Submission[T]:
+        """As `submit`, for who has to know at once what was decided: `live` follows the newest state."""
+        submission = self.machine.hand_in(decide)
+        if self._written(submission.promise).error is not None:
+            return Submission(submission.promise, None)
+        return submission
 
     def encode(self, entry: Entry, to: EncodedEntries, bytes_max: int | None = None) -> bool:
         """Ahead of a decision. False: it doesn't fit into the same batch; what is compressed may, but isn't tried."""
@@ -137,9 +145,9 @@ class Shard(Generic[S, L]):
         return self.write_marker(marker) if self._end_transaction is None else self._end_transaction(self, marker)
 
     def write_marker(self, marker: Marker) -> Promise[None]:
-        def decide(state: S, now_ms: int) -> tuple[Sequence[LogEntry], None]:
+        def decide(state: S, now_ms: int) -> Decision[LogEntry, None]:
             self._check_producer(marker.producer_id, marker.producer_epoch)
-            return (marker,), None
+            return Decision((marker,), None)
 
         return self._written(self.machine.submit(decide))
 
@@ -178,16 +186,16 @@ class Shard(Generic[S, L]):
             self._failed(self)
 
     def _within(
-        self, decide: Callable[[S, int], tuple[Sequence[Entry], T]], producer_id: int, producer_epoch: int
-    ) -> Callable[[S, int], tuple[Sequence[Entry], T]]:
+        self, decide: Callable[[S, int], Decision[Entry, T]], producer_id: int, producer_epoch: int
+    ) -> Callable[[S, int], Decision[Entry, T]]:
         """The same decision, its entries part of a transaction."""
 
-        def inside(state: S, now_ms: int) -> tuple[Sequence[Entry], T]:
+        def inside(state: S, now_ms: int) -> Decision[Entry, T]:
             self._check_producer(producer_id, producer_epoch)
             entries, answer = decide(state, now_ms)
             if not isinstance(entries, EncodedEntries):
                 entries = [entry._replace(producer_id=producer_id, producer_epoch=producer_epoch) for entry in entries]
-            return entries, answer
+            return Decision(entries, answer)
 
         return inside
 

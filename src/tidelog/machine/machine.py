@@ -1,9 +1,9 @@
 """The machine itself: the one way in which state that must survive comes to change.
 
-A decision sees the newest state, with everything that was appended before it, and answers `(records, answer)`. The
-records are folded into the next state and appended; the answer leaves when they are committed. Readers see the
-committed state only. States are immutable, so a version is a reference, and taking a failed append back is forgetting
-one.
+A decision sees the newest state, with everything that was appended before it, and returns `(records, answer)`
+(`decision.py`). The records are folded into the next state and appended; the answer leaves when they are committed.
+Readers see the committed state only. States are immutable, so a version is a reference, and taking a failed append back
+is forgetting one.
 
 What holds, always (`check_invariants`):
 
@@ -23,6 +23,7 @@ from tidelog.env.clock import Clock
 from tidelog.env.loop import Loop, Timer
 from tidelog.env.promise import Promise
 from tidelog.env.slices import Steps, whole
+from tidelog.machine.decision import Decision, Submission
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
@@ -160,23 +161,27 @@ class Machine(Generic[S, R]):
             for promise, _ in entry.answers:
                 promise.fail(self.lost())
 
-    def submit(self, decide: Callable[[S, int], tuple[Sequence[R], T]]) -> Promise[T]:
+    def submit(self, decide: Callable[[S, int], Decision[R, T]]) -> Promise[T]:
         """Decide on the newest state, now; the answer comes when the records are committed and published."""
+        return self.hand_in(decide).promise
+
+    def hand_in(self, decide: Callable[[S, int], Decision[R, T]]) -> Submission[T]:
+        """As `submit`, for who has to know at once what was decided."""
         refused = self.refuses()
         if refused is not None:
-            return Promise[T].failed(refused)
+            return Submission(Promise[T].failed(refused), None)
         now_ms = self._clock.now_ms()
         try:
             records, answer = decide(self.newest, now_ms)
             if records:
                 self._append(records, now_ms)
         except Exception as error:
-            return Promise[T].failed(error)
+            return Submission(Promise[T].failed(error), None)
         if not self._waiting:
-            return Promise[T].resolved(answer)
+            return Submission(Promise[T].resolved(answer), answer)
         promise: Promise[T] = Promise()
         self.answer_later(promise, answer)
-        return promise
+        return Submission(promise, answer)
 
     def refuses(self, more: int = 0) -> KafkaError | None:
         """Why nothing can be decided now, if so; `more`: answers that wait elsewhere."""

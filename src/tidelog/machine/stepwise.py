@@ -14,6 +14,7 @@ from tidelog.env.clock import Clock
 from tidelog.env.loop import Loop
 from tidelog.env.promise import Promise
 from tidelog.env.slices import Steps, whole
+from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
 
 _logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class StepLog(Protocol[R_in]):
 
 
 FoldSteps = Callable[[S, Sequence[R], Position], Steps[S]]
-DecideSteps = Callable[[S, int], Steps[tuple[Sequence[R], T]]]
+DecideSteps = Callable[[S, int], Steps[Decision[R, T]]]
 
 
 class _Job(NamedTuple):
@@ -61,12 +62,12 @@ class Stepwise(Generic[S, R]):
         """Those that are to be decided; the first is under way."""
         self._working = False
 
-    def submit(self, decide: Callable[[S, int], tuple[Sequence[R], T]]) -> Promise[T]:
+    def submit(self, decide: Callable[[S, int], Decision[R, T]]) -> Promise[T]:
         """As `Machine.submit`, behind what is under way."""
         if not self._jobs:
             return self._machine.submit(decide)
 
-        def at_once(state: S, now_ms: int) -> Steps[tuple[Sequence[R], T]]:
+        def at_once(state: S, now_ms: int) -> Steps[Decision[R, T]]:
             return decide(state, now_ms)
             yield
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.heartbeat import heartbeat
 from tidelog.coordinator.group.consumer.leaving import fence, leave
 from tidelog.coordinator.group.consumer.membership import Caller
-from tidelog.coordinator.group.consumer.progress import Scene
+from tidelog.coordinator.group.consumer.regex import Matches
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.fold import fold
@@ -74,6 +75,7 @@ class Crew:
         self.state: GroupsState = EMPTY
         self.log: list[Entry] = []
         self.refresh_regexes = False
+        self.matches = Matches()
 
     @property
     def group(self) -> ConsumerGroup:
@@ -85,8 +87,8 @@ class Crew:
         return self.group.members[member_id]
 
     @property
-    def scene(self) -> Scene:
-        return Scene(self.image, self.terms, self.now_ms, True, self.refresh_regexes)
+    def context(self) -> DecisionContext:
+        return DecisionContext(self.image, self.terms, self.now_ms, self.matches, True, self.refresh_regexes)
 
     def write(self, entries: Sequence[Entry]) -> list[Entry]:
         """Fold them as they are read back; the state from the whole log is the same."""
@@ -108,7 +110,7 @@ class Crew:
             if epoch:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, GROUP)
             group = ConsumerGroup(GROUP)
-        entries, made = heartbeat(group, request, CALLER, self.scene, lambda: "made-id")
+        entries, made = heartbeat(group, request, CALLER, self.context, lambda: "made-id")
         self.written = self.write(entries)
         return made.response
 
@@ -117,11 +119,11 @@ class Crew:
         return self.beat(member_id, 0, **{**asked, **fields})
 
     def leave(self, member_id: str, epoch: int = -1, instance_id: str | None = None) -> None:
-        entries, _ = leave(self.group, member_id, instance_id, epoch, self.scene)
+        entries, _ = leave(self.group, member_id, instance_id, epoch, self.context)
         self.written = self.write(entries)
 
     def fence(self, *member_ids: str) -> None:
-        entries, _ = fence(self.group, [self.member(one) for one in member_ids], self.scene)
+        entries, _ = fence(self.group, [self.member(one) for one in member_ids], self.context)
         self.written = self.write(entries)
 
     def has(self, **topics: int) -> None:

@@ -119,7 +119,6 @@ def test_a_group_whose_expressions_take_several_looks_has_its_partitions_in_the_
 ) -> None:
     crew = Crew({f"tides-{number}": 1 for number in range(40)})
     monkeypatch.setattr(progress, "Room", lambda: Room(9000))
-    monkeypatch.setattr(progress, "MATCHES", Matches())
     answer = crew.join("a", subscribed_topic_regex="tides-[0-9]*")
     assert told(answer) == {}
     crew.refresh_regexes = True  # as where one isn't resolved yet

@@ -16,6 +16,7 @@ from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.fencing import Check, Member, check_commit
 from tidelog.coordinator.shard_log import EncodedEntries
 from tidelog.env.slices import ITEMS_A_STEP, Steps, settled
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
 
@@ -146,10 +147,8 @@ class _Commit:
                 return codes
             piece = yield from self._piece(wanted, len(codes))
 
-    def _decision(
-        self, wanted: Sequence[Wanted], piece: _Piece
-    ) -> Callable[[GroupsState, int], tuple[Sequence[Entry], None]]:
-        def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], None]:
+    def _decision(self, wanted: Sequence[Wanted], piece: _Piece) -> Callable[[GroupsState, int], Decision[Entry, None]]:
+        def decide(state: GroupsState, now_ms: int) -> Decision[Entry, None]:
             check = self._check(state, now_ms)
             if check is not None:
                 mine = wanted[piece.start : piece.start + len(piece.codes)]
@@ -159,7 +158,7 @@ class _Commit:
             topics = self._metadata.image.topics_by_id
             if any(topic_id not in topics for topic_id in piece.topic_ids):
                 raise _TopicGoneError
-            return piece.entries, None
+            return Decision(piece.entries, None)
 
         return decide
 

@@ -12,6 +12,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
+    from tidelog.coordinator.group.consumer.regex import Matches
     from tidelog.coordinator.group.live import GroupLive, GroupShard
     from tidelog.coordinator.group.state import GroupsState
     from tidelog.coordinator.shard import Kind
@@ -27,7 +28,7 @@ COMMITTED_AT_ONCE = 4000
 class GroupCoordinator:
     """Every group whose partition of `__consumer_offsets` this broker leads."""
 
-    __slots__ = ("_config", "clock", "committed_at_once", "metadata", "random", "shards")
+    __slots__ = ("_config", "_matches", "clock", "committed_at_once", "metadata", "random", "shards")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class GroupCoordinator:
         self.committed_at_once = COMMITTED_AT_ONCE
         """The simulator lowers it."""
         self._config = config
+        self._matches: Matches | None = None
         shards.on_load.append(self._loaded)
         shards.on_unload.append(self._unloaded)
         metadata.subscribe(self._image_changed)
@@ -52,6 +54,15 @@ class GroupCoordinator:
     def config(self) -> BrokerConfig:
         """The settings that hold now."""
         return self._config()
+
+    @property
+    def matches(self) -> Matches:
+        """What the expressions of its groups match; made with the first group that may have one."""
+        if self._matches is None:
+            from tidelog.coordinator.group.consumer.regex import Matches
+
+            self._matches = Matches()
+        return self._matches
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Where the group's state is. Raises INVALID_GROUP_ID for an empty id, and as `Shards.of` does."""

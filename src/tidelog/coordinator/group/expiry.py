@@ -22,6 +22,7 @@ from tidelog.coordinator.group.views import group_ids, view
 from tidelog.coordinator.shard_log import EncodedEntries
 from tidelog.env.promise import Promise
 from tidelog.env.slices import ITEMS_A_STEP, Steps, ordered, settled
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.uuids import ZERO_UUID
 
@@ -150,7 +151,7 @@ class _Sweep:
 
     def _decide(
         self, left: Sequence[tuple[str, Sequence[TopicPartition]]], state: GroupsState, now_ms: int
-    ) -> tuple[list[Entry], tuple[list[str], int]]:
+    ) -> Decision[Entry, tuple[list[str], int]]:
         """Look again, on the state as it is now. The groups that go, and how many of `left` are done with."""
         entries, removed = EncodedEntries(now_ms), list[str]()
         for place, (group_id, partitions) in enumerate(left):
@@ -159,15 +160,15 @@ class _Sweep:
             going = {} if is_gone is None else dict.fromkeys(filter(is_gone, partitions))
             present = [one for one in going if one in offsets or is_pending(state, group_id, one)]
             if add_some(self._shard, group_id, present, entries) < len(present):
-                return entries, (removed, place)
+                return Decision(entries, (removed, place))
             if not self._with_groups or len(present) < len(offsets) or group_id in state.writers:
                 continue
             group = view(self._shard, state, group_id)
             if group is not None and is_empty(group):
                 if not add_group(self._shard, group, entries):
-                    return entries, (removed, place)
+                    return Decision(entries, (removed, place))
                 removed.append(group_id)
-        return entries, (removed, len(left))
+        return Decision(entries, (removed, len(left)))
 
 
 def _expired(

@@ -14,6 +14,7 @@ from tidelog.coordinator.group.fencing import check_fetch
 from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps, mapped, ordered
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.uuids import ZERO_UUID
 
@@ -58,7 +59,7 @@ def stand(
         return state
 
     if require_stable:
-        return shard.submit(lambda state, _: ((), check(state)))
+        return shard.submit(lambda state, _: Decision((), check(state)))
     return Promise[GroupsState].resolved(check(shard.state))
 
 

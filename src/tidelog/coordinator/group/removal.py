@@ -18,6 +18,7 @@ from tidelog.coordinator.group.views import View, view
 from tidelog.coordinator.placement import CONSUMER_OFFSETS
 from tidelog.coordinator.shard_log import EncodedEntries
 from tidelog.env.slices import Steps, settled
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.groups import OffsetCommitKey
 
@@ -92,11 +93,11 @@ def delete_offsets(
 def _delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[TopicPartition]) -> Steps[list[ErrorCode]]:
     codes: list[ErrorCode] = []
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], list[ErrorCode]]:
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, list[ErrorCode]]:
         group = view(shard, state, group_id)
         if group is None:
             if codes:  # what it had is gone by now, and the group with it
-                return [], [ErrorCode.NONE] * (len(partitions) - len(codes))
+                return Decision([], [ErrorCode.NONE] * (len(partitions) - len(codes)))
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         if not codes:
             group.check_offset_delete()
@@ -113,7 +114,7 @@ def _delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[Topic
             ):
                 break
             told.append(ErrorCode.NONE)
-        return entries, told
+        return Decision(entries, told)
 
     while True:
         codes += yield from settled(shard.submit(decide))
@@ -134,11 +135,11 @@ def delete_group(coordinator: GroupCoordinator, group_id: str) -> Steps[None]:
 def _delete_group(shard: GroupShard, group_id: str) -> Steps[None]:
     begun = False
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[list[Entry], bool]:
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, bool]:
         group = view(shard, state, group_id)
         if group is None:
             if begun:
-                return [], True
+                return Decision([], True)
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         if not begun:
             group.check_delete()
@@ -146,8 +147,8 @@ def _delete_group(shard: GroupShard, group_id: str) -> Steps[None]:
         some = dict.fromkeys(islice(left, AT_ONCE))
         entries = EncodedEntries(now_ms)
         if add_some(shard, group_id, some, entries) < len(some) or any(partition not in some for partition in left):
-            return entries, False
-        return entries, not is_empty(group) or add_group(shard, group, entries)
+            return Decision(entries, False)
+        return Decision(entries, not is_empty(group) or add_group(shard, group, entries))
 
     while not (yield from settled(shard.submit(decide))):
         begun = True

@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.coordinator.txn.decide import ProducerIdNeeded
-from tidelog.coordinator.txn.live import TransactionsLive
+from tidelog.coordinator.txn.live import LastEpoch, TransactionsLive
 from tidelog.coordinator.txn.replay import in_version
 from tidelog.coordinator.txn.state import NO_PRODUCER_ID, TransactionsState
 from tidelog.env.promise import Promise
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.shard import Shard
     from tidelog.coordinator.shards import Shards
     from tidelog.env.loop import Timer
+    from tidelog.machine.decision import Decision
 
 log = logging.getLogger("tidelog.transactions")
 
@@ -30,26 +31,40 @@ T = TypeVar("T")
 
 TransactionShard: TypeAlias = "Shard[TransactionsState, TransactionsLive]"
 TransactionShards: TypeAlias = "Shards[TransactionsState, TransactionsLive]"
-Decide: TypeAlias = "Callable[[TransactionShard, TransactionsState, int, int], tuple[Sequence[Entry], T]]"
-"""`(shard, newest state, now, new producer id or -1) -> (records, answer)`."""
+Decide: TypeAlias = "Callable[[TransactionShard, TransactionsState, int, int], Decision[Entry, Noted[T]]]"
+"""`(shard, newest state, now, new producer id or -1) -> (records, answer with what is to be remembered of it)`."""
 
 PATIENCE_S = 1.0
 """How long a request waits for the end of the transaction before it; then the client is told to ask again."""
 
 
+class Noted(NamedTuple, Generic[T]):
+    """An answer, and what its shard remembers beside the log once the records are appended."""
+
+    answer: T
+    epoch: LastEpoch | None = None
+    heard_ms: int | None = None
+    """When somebody counted on the transaction: its lease begins anew."""
+    begins: bool = False
+    """Its time begins to run."""
+
+
 class Asking:
-    """`decided` is told of each decision that was taken, before its answer leaves."""
+    """`noted` is told what is to be remembered of each decision, as soon as its records are appended; `decided` of each
+    decision that was taken, before its answer leaves."""
 
     def __init__(
         self,
         shards: TransactionShards,
         next_producer_id: Callable[[], Promise[int]],
         version: Callable[[], int],
+        noted: Callable[[TransactionShard, str, Noted[Any]], None],
         decided: Callable[[TransactionShard, str], None],
     ) -> None:
         self._shards = shards
         self._next_producer_id = next_producer_id
         self._version = version
+        self._noted = noted
         self._decided = decided
         shards.on_unload.append(_send_away)
 
@@ -67,9 +82,11 @@ class Asking:
             question.answer.fail(error)
             return
         level = self._version()
-        promise = shard.submit(
+        promise, noted = shard.hand_in(
             lambda state, now_ms: in_version(question.decide(shard, state, now_ms, question.new_id), level)
         )
+        if noted is not None:
+            self._noted(shard, transactional_id, noted)
         error = promise.error
         if isinstance(error, ProducerIdNeeded):
             self._next_producer_id().on_done(question.got_id)
@@ -83,13 +100,13 @@ class Asking:
         else:
             promise.on_done(lambda settled: self._settle(shard, question, settled))
 
-    def _settle(self, shard: TransactionShard, question: _Question[Any], promise: Promise[Any]) -> None:
+    def _settle(self, shard: TransactionShard, question: _Question[Any], promise: Promise[Noted[Any]]) -> None:
         # Also where the answer is an error: what wasn't committed in time may be yet.
         self._decided(shard, question.transactional_id)
         if promise.error is not None:
             question.answer.fail(promise.error)
         else:
-            question.answer.resolve(promise.result())
+            question.answer.resolve(promise.result().answer)
 
 
 class _Question(Generic[T]):

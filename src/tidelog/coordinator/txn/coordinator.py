@@ -16,11 +16,11 @@ from tidelog.coordinator.shard import Kind
 from tidelog.coordinator.shard_log import TOO_LARGE
 from tidelog.coordinator.shards import Shards
 from tidelog.coordinator.txn import decide
-from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, TransactionShard, TransactionShards
+from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, Noted, TransactionShard, TransactionShards
 from tidelog.coordinator.txn.deadlines import Deadlines
 from tidelog.coordinator.txn.decide import NO_PRODUCER, EndAsked, InitAsked, Initialised, Producer
 from tidelog.coordinator.txn.ending import Ending
-from tidelog.coordinator.txn.live import TransactionsLive
+from tidelog.coordinator.txn.live import LastEpoch, TransactionsLive
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.coordinator.txn.replay import fold, in_version
 from tidelog.coordinator.txn.state import (
@@ -34,6 +34,7 @@ from tidelog.coordinator.txn.state import (
 )
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps
+from tidelog.machine.decision import Decision
 from tidelog.metadata.versions import TRANSACTION_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
@@ -72,12 +73,20 @@ class TransactionCoordinator:
         self._metadata = metadata
         self._config = config
         self._ending = Ending(markers, metadata, self._level)
-        self._asking = Asking(shards, next_producer_id, self._level, self._ending.begin)
+        self._asking = Asking(shards, next_producer_id, self._level, self._note, self._ending.begin)
         self._deadlines = Deadlines(self._abort_overdue, lambda: config().tidelog_transaction_lease_ms)
         shards.on_load.append(self._loaded)
 
     def _level(self) -> int:
         return self._metadata.image.features.get(TRANSACTION_VERSION, 0)
+
+    def _note(self, shard: TransactionShard, transactional_id: str, noted: Noted[Any]) -> None:
+        if noted.epoch is not None:
+            shard.live.remember_epoch(transactional_id, noted.epoch)
+        if noted.heard_ms is not None:
+            shard.live.heard(transactional_id, noted.heard_ms)
+        if noted.begins:
+            self._deadlines.watch(shard, transactional_id)
 
     # -- what clients ask
 
@@ -131,17 +140,14 @@ class TransactionCoordinator:
 
     def _decide_init(
         self, asked: InitAsked, shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
-    ) -> tuple[Sequence[Entry], Initialised]:
+    ) -> Decision[Entry, Noted[Initialised]]:
         known = state.transactions.get(asked.transactional_id)
         present = NO_PRODUCER if known is None else Producer(known.producer_id, known.producer_epoch)
         last_epoch = shard.live.last_epoch(asked.transactional_id, present)
         asked = asked._replace(last_epoch=last_epoch, new_id=new_id)
         entries, made = decide.init_producer_id(state, asked, now_ms, self._level())
-        if made.aborts:
-            _remember_raise(shard, entries)
-        else:
-            shard.live.remember_epoch(asked.transactional_id, made.producer, made.last_epoch)
-        return entries, made
+        epoch = _raised(entries) if made.aborts else LastEpoch(made.producer, made.last_epoch)
+        return Decision(entries, Noted(made, epoch))
 
     def add_partitions(
         self,
@@ -155,25 +161,16 @@ class TransactionCoordinator:
         """Partitions join the transaction; its time begins to run with the first."""
         if not transactional_id:
             return Promise[None].failed(KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty"))
-        begun: list[TransactionShard] = []
 
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
-        ) -> tuple[Sequence[Entry], None]:
+        ) -> Decision[Entry, Noted[None]]:
             entries, before = decide.add_partitions(state, transactional_id, producer, partitions, version, now_ms)
-            if before != Status.ONGOING:
-                begun.append(shard)
-            if entries and state.transactions[transactional_id].two_phase:
-                shard.live.heard(transactional_id, now_ms)
-            return entries, None
+            counts_on_it = bool(entries) and state.transactions[transactional_id].two_phase
+            heard_ms = now_ms if counts_on_it else None
+            return Decision(entries, Noted(None, heard_ms=heard_ms, begins=before != Status.ONGOING))
 
-        def watch(_: Promise[None]) -> None:
-            for shard in begun:
-                self._deadlines.watch(shard, transactional_id)
-
-        answer = self._asking.ask(transactional_id, decided, patience_s=patience_s)
-        answer.on_done(watch)
-        return answer
+        return self._asking.ask(transactional_id, decided, patience_s=patience_s)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -188,10 +185,9 @@ class TransactionCoordinator:
 
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
-        ) -> tuple[Sequence[Entry], None]:
+        ) -> Decision[Entry, Noted[None]]:
             entries, _ = decide.hold(state, transactional_id, producer, prepare=prepare, now_ms=now_ms)
-            shard.live.heard(transactional_id, now_ms)
-            return entries, None
+            return Decision(entries, Noted(None, heard_ms=now_ms))
 
         return self._asking.ask(transactional_id, decided)
 
@@ -202,11 +198,10 @@ class TransactionCoordinator:
 
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
-        ) -> tuple[Sequence[Entry], Producer]:
+        ) -> Decision[Entry, Noted[Producer]]:
             asked = EndAsked(transactional_id, producer, commit, version, new_id)
             entries, after = decide.end(state, asked, now_ms)
-            _remember_raise(shard, entries)
-            return entries, after
+            return Decision(entries, Noted(after, _raised(entries)))
 
         return self._asking.ask(transactional_id, decided)
 
@@ -215,11 +210,10 @@ class TransactionCoordinator:
     def _abort_overdue(self, transactional_id: str) -> Promise[bool]:
         def decided(
             shard: TransactionShard, state: TransactionsState, now_ms: int, new_id: int
-        ) -> tuple[Sequence[Entry], bool]:
+        ) -> Decision[Entry, Noted[bool]]:
             times = self._deadlines.times(shard, transactional_id, now_ms)
             entries, aborted = decide.abort_overdue(state, transactional_id, times, now_ms, self._level(), new_id)
-            _remember_raise(shard, entries)
-            return entries, aborted
+            return Decision(entries, Noted(aborted, _raised(entries)))
 
         return self._asking.ask(transactional_id, decided)
 
@@ -286,7 +280,7 @@ class TransactionCoordinator:
 
     def _decide_forget(
         self, names: Sequence[str], before_ms: int, state: TransactionsState, now_ms: int
-    ) -> tuple[Sequence[Entry], int]:
+    ) -> Decision[Entry, int]:
         return in_version(decide.forget_idle(state, names, before_ms), self._level())
 
 
@@ -298,8 +292,8 @@ def _forgotten(shard: TransactionShard, names: Sequence[str], _: Promise[int]) -
             shard.live.forget_epoch(transactional_id)
 
 
-def _remember_raise(shard: TransactionShard, entries: Sequence[Entry]) -> None:
-    """An end in a raised epoch: who has the one before may go on, until someone else is initialised.
+def _raised(entries: Sequence[Entry]) -> LastEpoch | None:
+    """Of an end in a raised epoch: who has the one before may go on, until someone else is initialised.
 
     That is how a producer comes back whose EndTxn was answered into the void, or whose time was over.
     """
@@ -309,7 +303,8 @@ def _remember_raise(shard: TransactionShard, entries: Sequence[Entry]) -> None:
             after = Producer(value.producer_id, value.producer_epoch)
             if value.next_producer_id != NO_PRODUCER_ID:
                 after = Producer(value.next_producer_id, 0)
-            shard.live.remember_epoch(entry.key.transactional_id, after, value.producer_epoch - 1)
+            return LastEpoch(after, value.producer_epoch - 1)
+    return None
 
 
 def transaction_coordinator(

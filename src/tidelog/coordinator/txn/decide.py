@@ -5,7 +5,7 @@ INVALID_PRODUCER_ID_MAPPING, and one that comes while the last transaction is be
 CONCURRENT_TRANSACTIONS: that is over soon, and the client asks again.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
@@ -25,6 +25,7 @@ from tidelog.coordinator.txn.state import (
     Transaction,
     TransactionsState,
 )
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, PREPARED_MS
 
@@ -67,7 +68,7 @@ class Initialised(NamedTuple):
 
 def init_producer_id(
     state: TransactionsState, asked: InitAsked, now_ms: int, server_version: int
-) -> tuple[Sequence[Entry], Initialised]:
+) -> Decision[Entry, Initialised]:
     """A producer id and epoch of one's own; whoever had this transactional id before is fenced from here on."""
     transaction = state.transactions.get(asked.transactional_id)
     if transaction is None:
@@ -75,13 +76,15 @@ def init_producer_id(
             asked.transactional_id, _new_id(asked.new_id), 0, timeout_ms=asked.timeout_ms, updated_ms=now_ms
         )
         made = made._replace(previous_producer_id=made.producer_id)
-        return [record(made)], Initialised(Producer(made.producer_id, 0))
+        return Decision([record(made)], Initialised(Producer(made.producer_id, 0)))
     if asked.current is not None and not _may_go_on(transaction, asked.current):
         raise _fenced(transaction, asked.current)
     if transaction.status in ENDING:
         raise _ending(transaction)
     if transaction.status == Status.ONGOING:
-        return [record(fence(transaction, now_ms, server_version, asked.new_id))], Initialised(NO_PRODUCER, aborts=True)
+        return Decision(
+            [record(fence(transaction, now_ms, server_version, asked.new_id))], Initialised(NO_PRODUCER, aborts=True)
+        )
     return _bump(transaction, asked, now_ms)
 
 
@@ -91,7 +94,7 @@ def _may_go_on(transaction: Transaction, current: Producer) -> bool:
     )
 
 
-def _bump(transaction: Transaction, asked: InitAsked, now_ms: int) -> tuple[Sequence[Entry], Initialised]:
+def _bump(transaction: Transaction, asked: InitAsked, now_ms: int) -> Decision[Entry, Initialised]:
     """The next epoch of an id at rest, or a new producer id where there is none."""
     current = asked.current
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -116,7 +119,7 @@ def _bump(transaction: Transaction, asked: InitAsked, now_ms: int) -> tuple[Sequ
         timeout_ms=asked.timeout_ms,
         start_ms=-1,
     )
-    return [record(changed)], Initialised(producer, last_epoch)
+    return Decision([record(changed)], Initialised(producer, last_epoch))
 
 
 def fence(transaction: Transaction, now_ms: int, server_version: int, new_id: int) -> Transaction:
@@ -134,7 +137,7 @@ def add_partitions(
     partitions: Collection[TopicPartition],
     version: int,
     now_ms: int,
-) -> tuple[Sequence[Entry], Status]:
+) -> Decision[Entry, Status]:
     """Partitions join the transaction, which begins with its first. The status before."""
     transaction = _of(state, transactional_id, producer)
     before = transaction.status
@@ -146,10 +149,10 @@ def add_partitions(
     if len(joined) > PARTITIONS_MAX:
         raise _too_many(transaction)
     if before == Status.ONGOING and len(joined) == len(transaction.partitions):
-        return (), before
+        return Decision((), before)
     start_ms = now_ms if before in AT_REST else transaction.start_ms
     changed = transaction.to(Status.ONGOING, now_ms, partitions=joined, start_ms=start_ms, version=version)
-    return [record(changed)], before
+    return Decision([record(changed)], before)
 
 
 def verify(
@@ -175,7 +178,7 @@ class EndAsked(NamedTuple):
     new_id: int = NO_PRODUCER_ID
 
 
-def end(state: TransactionsState, asked: EndAsked, now_ms: int) -> tuple[Sequence[Entry], Producer]:
+def end(state: TransactionsState, asked: EndAsked, now_ms: int) -> Decision[Entry, Producer]:
     """Decide how the transaction ends. The producer to go on with, for clients of the second version.
 
     Asking again gives the same answer, also while the markers are being written; asking for the opposite of what was
@@ -186,13 +189,13 @@ def end(state: TransactionsState, asked: EndAsked, now_ms: int) -> tuple[Sequenc
     transaction = _of(state, asked.transactional_id, asked.producer)
     if transaction.status == Status.ONGOING:
         prepared = transaction.to(_prepared(asked.commit), now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
-        return [record(prepared)], NO_PRODUCER
+        return Decision([record(prepared)], NO_PRODUCER)
     if transaction.status in (_prepared(asked.commit), _complete(asked.commit)):
-        return (), NO_PRODUCER
+        return Decision((), NO_PRODUCER)
     raise _wrong_end(transaction, asked.commit)
 
 
-def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -> tuple[Sequence[Entry], Producer]:
+def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -> Decision[Entry, Producer]:
     """With an epoch a transaction: the same epoch is about the next one, the one before about the last one again.
 
     At rest, by what is asked and in which epoch (the table is KIP-890's):
@@ -224,11 +227,11 @@ def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -
         after = _after(transaction)
         if after.epoch > CLIENT_EPOCH_MAX:  # aborted in the epoch that is for fencing, by a coordinator of version 0
             raise _fenced(transaction, asked.producer)
-        return (), after
+        return Decision((), after)
     if again or (asked.commit and status != Status.ONGOING):
         raise _wrong_end(transaction, asked.commit)
     prepared = _prepare(transaction, _prepared(asked.commit), now_ms, asked.version, asked.new_id)
-    return [record(prepared)], _after(prepared)
+    return Decision([record(prepared)], _after(prepared))
 
 
 def _prepare(transaction: Transaction, status: Status, now_ms: int, version: int, new_id: int) -> Transaction:
@@ -254,9 +257,7 @@ def _after(prepared: Transaction) -> Producer:
     return Producer(prepared.producer_id, prepared.producer_epoch)
 
 
-def complete(
-    state: TransactionsState, transactional_id: str, producer: Producer, now_ms: int
-) -> tuple[Sequence[Entry], None]:
+def complete(state: TransactionsState, transactional_id: str, producer: Producer, now_ms: int) -> Decision[Entry, None]:
     """All markers are written: the transaction is over. Nothing, where it is over already."""
     transaction = state.transactions.get(transactional_id)
     if (
@@ -264,7 +265,7 @@ def complete(
         or transaction.status not in ENDING
         or (transaction.producer_id, transaction.producer_epoch) != producer
     ):
-        return (), None
+        return Decision((), None)
     after = _after(transaction)
     changed = transaction.to(
         _complete(transaction.status == Status.PREPARE_COMMIT),
@@ -275,12 +276,12 @@ def complete(
         partitions=frozenset(),
         timeout_ms=LEASED_MS if transaction.timeout_ms == PREPARED_MS else transaction.timeout_ms,
     )
-    return [record(changed)], None
+    return Decision([record(changed)], None)
 
 
 def hold(
     state: TransactionsState, transactional_id: str, producer: Producer, *, prepare: bool, now_ms: int
-) -> tuple[Sequence[Entry], None]:
+) -> Decision[Entry, None]:
     """Renew an open two-phase transaction's lease, or `prepare` it: then it has none any more.
 
     INVALID_TXN_STATE, or that the producer was fenced, where that one is not open any more; never is one begun by it.
@@ -291,8 +292,8 @@ def hold(
             ErrorCode.INVALID_TXN_STATE, f"transactional id {transactional_id} has no two-phase transaction open"
         )
     if not (prepare and transaction.leased):
-        return (), None
-    return [record(transaction.to(Status.ONGOING, now_ms, timeout_ms=PREPARED_MS))], None
+        return Decision((), None)
+    return Decision([record(transaction.to(Status.ONGOING, now_ms, timeout_ms=PREPARED_MS))], None)
 
 
 class Times(NamedTuple):
@@ -307,15 +308,15 @@ class Times(NamedTuple):
 
 def abort_overdue(
     state: TransactionsState, transactional_id: str, times: Times, now_ms: int, server_version: int, new_id: int
-) -> tuple[Sequence[Entry], bool]:
+) -> Decision[Entry, bool]:
     """Abort a transaction whose time is over; whether it was."""
     transaction = state.transactions.get(transactional_id)
     if transaction is None or transaction.status != Status.ONGOING:
-        return (), False
+        return Decision((), False)
     deadline_ms = deadline(transaction, times)
     if deadline_ms is None or deadline_ms >= now_ms:
-        return (), False
-    return [record(fence(transaction, now_ms, server_version, new_id))], True
+        return Decision((), False)
+    return Decision([record(fence(transaction, now_ms, server_version, new_id))], True)
 
 
 def deadline(transaction: Transaction, times: Times) -> int | None:
@@ -325,16 +326,14 @@ def deadline(transaction: Transaction, times: Times) -> int | None:
     return times.heard_ms + times.lease_ms if transaction.leased and times.lease_ms else None
 
 
-def forget_idle(
-    state: TransactionsState, transactional_ids: Iterable[str], before_ms: int
-) -> tuple[Sequence[Entry], int]:
+def forget_idle(state: TransactionsState, transactional_ids: Iterable[str], before_ms: int) -> Decision[Entry, int]:
     """Transactional ids at rest that were last used at `before_ms` or earlier go away; how many."""
     gone = [
         transactional_id
         for transactional_id in transactional_ids
         if (transaction := state.transactions.get(transactional_id)) is not None and is_idle(transaction, before_ms)
     ]
-    return [tombstone(transactional_id) for transactional_id in gone], len(gone)
+    return Decision([tombstone(transactional_id) for transactional_id in gone], len(gone))
 
 
 def is_idle(transaction: Transaction, before_ms: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import NO_EPOCH
@@ -16,6 +16,13 @@ class Waiting(Protocol):
     """Whoever waits for the end of a transaction."""
 
     def go_on(self) -> None: ...
+
+
+class LastEpoch(NamedTuple):
+    """The epoch that a producer had before the present one; NO_EPOCH: none that it may go on with."""
+
+    producer: Producer
+    last_epoch: int
 
 
 class TransactionsLive:
@@ -32,7 +39,7 @@ class TransactionsLive:
         """Goes off at the first deadline."""
         self._deadlines: list[tuple[int, str]] = []
         self._watched: dict[str, int] = {}
-        self._last_epochs: dict[str, tuple[Producer, int]] = {}
+        self._last_epochs: dict[str, LastEpoch] = {}
         self._heard: dict[str, int] = {}
 
     # -- leases: of two-phase transactions that are open
@@ -72,11 +79,11 @@ class TransactionsLive:
 
     # -- epochs before the present ones
 
-    def remember_epoch(self, transactional_id: str, producer: Producer, last_epoch: int) -> None:
-        if last_epoch == NO_EPOCH:
+    def remember_epoch(self, transactional_id: str, epoch: LastEpoch) -> None:
+        if epoch.last_epoch == NO_EPOCH:
             self.forget_epoch(transactional_id)
         else:
-            self._last_epochs[transactional_id] = producer, last_epoch
+            self._last_epochs[transactional_id] = epoch
 
     def forget_epoch(self, transactional_id: str) -> None:
         self._last_epochs.pop(transactional_id, None)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.txn.state import Status, Transaction, TransactionsState
+from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Position
 from tidelog.wire.records.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
@@ -78,13 +79,16 @@ def tombstone(transactional_id: str) -> Entry:
     return Entry(TransactionLogKey(transactional_id=transactional_id), None)
 
 
-def in_version(decided: tuple[Sequence[Entry], T], level: int) -> tuple[Sequence[Entry], T]:
+def in_version(decided: Decision[Entry, T], level: int) -> Decision[Entry, T]:
     """The decision in records that a cluster at this level of `transaction.version` can read."""
     if level >= TAGGED_FROM:
         return decided
     entries, answer = decided
     plain = {"previous_producer_id": -1, "next_producer_id": -1, "client_transaction_version": 0}
-    return [
-        entry if entry.value is None else entry._replace(value=replace(entry.value, **plain), version=0)
-        for entry in entries
-    ], answer
+    return Decision(
+        [
+            entry if entry.value is None else entry._replace(value=replace(entry.value, **plain), version=0)
+            for entry in entries
+        ],
+        answer,
+    )

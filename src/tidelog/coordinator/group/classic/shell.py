@@ -19,11 +19,10 @@ from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.coordinator.group.classic.records import entry
 from tidelog.coordinator.group.classic.state import ClassicGroup
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.coordinator import GroupCoordinator
@@ -100,8 +99,8 @@ def act(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGrou
 def _write(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGroup, write: Write) -> None:
     record = entry(group.group_id, write.value)
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], None]:
-        return (record,), None
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, None]:
+        return Decision((record,), None)
 
     group.writing += 1
     shard.submit(decide).on_done(lambda done: _written(coordinator, shard, group, write.purpose, done))

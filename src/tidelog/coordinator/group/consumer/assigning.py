@@ -17,10 +17,11 @@ from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.coordinator.group.consumer.target import compute_target, preferred_assignor
 from tidelog.coordinator.shard_log import EncodedEntries
 from tidelog.env.slices import Steps, settled
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
@@ -97,10 +98,8 @@ def _computed(coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerG
     return encoded
 
 
-def _decision(
-    group: ConsumerGroup, entries: EncodedEntries
-) -> Callable[[GroupsState, int], tuple[Sequence[Entry], bool]]:
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], bool]:
+def _decision(group: ConsumerGroup, entries: EncodedEntries) -> Callable[[GroupsState, int], Decision[Entry, bool]]:
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, bool]:
         """Whether it was still a group with these members, and nobody else wrote a target."""
         present = state.groups.get(group.id)
         if (
@@ -109,9 +108,9 @@ def _decision(
             or present.target_epoch != group.target_epoch
             or present.epoch < group.epoch
         ):
-            return (), False
+            return Decision((), False)
         if any(member_id not in present.members for member_id in group.members):
-            return (), False
-        return entries, True
+            return Decision((), False)
+        return Decision(entries, True)
 
     return decide

@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer.checking import check_room
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.conversion import Downgrade, downgrade, may_downgrade
 from tidelog.coordinator.group.consumer.embedded import Said, as_owned, read_subscription
 from tidelog.coordinator.group.consumer.membership import Caller, Found, known_instance, replacement
-from tidelog.coordinator.group.consumer.progress import Scene, advance
+from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import PROTOCOL_TYPE, ClassicFacts, ConsumerGroup, Member, Subscription
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -38,20 +40,20 @@ def join(
     request: JoinGroupRequest,
     version: int,
     caller: Caller,
-    scene: Scene,
+    context: DecisionContext,
     new_id: Callable[[], str],
-) -> tuple[list[Entry], Joined]:
-    if not (scene.terms.may_upgrade or scene.terms.may_downgrade):
+) -> Decision[Entry, Joined]:
+    if not (context.terms.may_upgrade or context.terms.may_downgrade):
         raise _inconsistent(
             f"Cannot join the consumer group {group.id} with the classic protocol because the group migration is "
             "disabled."
         )
     member_id = request.member_id or new_id()
-    check_room(group, member_id, request.group_instance_id, scene.terms.members_max)
+    check_room(group, member_id, request.group_instance_id, context.terms.members_max)
     if not _is_supported(group, request):
         raise _inconsistent(f"Member {member_id}'s protocols are not supported.")
     if not request.member_id and request.group_instance_id is None and version >= REQUIRES_ID_FROM:
-        return [], Joined(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        return Decision([], Joined(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)))
     found = _find(group, request, member_id)
     try:
         said = read_subscription(request.protocols[0].metadata)
@@ -62,12 +64,16 @@ def join(
         member_id=member_id, protocol_type=PROTOCOL_TYPE, protocol_name=request.protocols[0].name
     )
     former = group.static_member(request.group_instance_id)
-    if former is not None and former.classic is None and may_downgrade(replaced(group, former, after), (), scene.terms):
-        made = downgrade(group, (), scene, joining=after)
-        return made.entries, Joined(response, downgrade=made)
-    step = advance(group, found, after, as_owned(said.owned, scene.image), scene)
+    if (
+        former is not None
+        and former.classic is None
+        and may_downgrade(replaced(group, former, after), (), context.terms)
+    ):
+        made = downgrade(group, (), context, joining=after)
+        return Decision(made.entries, Joined(response, downgrade=made))
+    step = advance(group, found, after, as_owned(said.owned, context.image), context)
     response.generation_id = step.member.epoch
-    return step.entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target)
+    return Decision(step.entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target))
 
 
 def replaced(group: ConsumerGroup, former: Member, joining: Member) -> ConsumerGroup:

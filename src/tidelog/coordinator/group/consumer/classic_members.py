@@ -14,11 +14,12 @@ from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, forget
 from tidelog.coordinator.group.consumer.membership import Caller, known_instance, unknown
-from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
+from tidelog.coordinator.group.consumer.shell import context_of, departed, heard_of, keep, live_of, looked_at
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.target import is_due
 from tidelog.coordinator.group.consumer.topics import group_hash
 from tidelog.env.promise import Promise
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.consumer.classic_join import Joined
+    from tidelog.coordinator.group.consumer.context import DecisionContext
     from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
-    from tidelog.coordinator.group.consumer.progress import Scene
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.coordinator.group.state import GroupsState
@@ -52,31 +53,30 @@ def join(
     if not isinstance(group, ConsumerGroup):
         return None
     if group.is_empty:
-        removed = shard.submit(lambda state, _: (group_gone(group), None))
+        removed = shard.submit(lambda state, _: Decision(group_gone(group), None))
         return None if removed.error is None else _failed_join(removed.error, request)
     live = live_of(shard, group_id)
-    scene: Scene | None = None
-    made: Joined | None = None
     caller = Caller(client_id, client_host)
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], JoinGroupResponse]:
-        nonlocal scene, made
-        scene = scene_of(coordinator, live, group, group_id, now_ms)
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, tuple[Joined, DecisionContext]]:
+        context = context_of(coordinator, live, group, group_id, now_ms)
         entries, made = classic_join.join(
-            group, request, version, caller, scene, lambda: uuid_text(coordinator.random.uuid())
+            group, request, version, caller, context, lambda: uuid_text(coordinator.random.uuid())
         )
-        return entries, made.response
+        return Decision(entries, (made, context))
 
-    promise = shard.submit(decide)
-    if promise.error is not None or scene is None or made is None:
-        return _failed_join(promise.error, request)
+    submitted, decided = shard.hand_in(decide)
+    if decided is None:
+        return _failed_join(submitted.error, request)
+    made, context = decided
+    promise = submitted.map(lambda decided: decided[0].response)
     if made.downgrade is not None:
         forget(shard, group_id)
         why = "a static member came back to the classic protocol"
         install(coordinator, shard, made.downgrade.live, why, rebalance=group.epoch > group.target_epoch)
         return _joined_there(coordinator, promise, request, version, caller)
     if made.member is not None:
-        looked_at(live, scene, compared=made.compared, resolved=made.resolved)
+        looked_at(live, context, compared=made.compared, resolved=made.resolved)
         target_decided(coordinator, shard, group_id, live, wanted=made.wants_target)
         deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
         deadlines.join_s = NEVER
@@ -139,7 +139,7 @@ def sync(
         protocol_name=request.protocol_name,
         assignment=embedded.write_assignment(assigned, version, coordinator.metadata.image),
     )
-    return shard.submit(lambda state, _: ((), response))
+    return shard.submit(lambda state, _: Decision((), response))
 
 
 def beat(coordinator: GroupCoordinator, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse | None:
@@ -170,17 +170,17 @@ def _look_after(
 ) -> None:
     """What heartbeats of the consumer protocol do by the way: the topics are compared with those that there are, and a
     target that is due is computed. Where only classic members are left, nobody else would; they hear by the next."""
-    scene = scene_of(coordinator, live, group, group.id, shard.clock.now_ms())
+    context = context_of(coordinator, live, group, group.id, shard.clock.now_ms())
     epoch = group.epoch
-    if scene.compare_topics:
-        metadata_hash = group_hash(group.subscriptions, group.resolved, scene.image)
+    if context.compare_topics:
+        metadata_hash = group_hash(group.subscriptions, group.resolved, context.image)
         if metadata_hash != group.metadata_hash:
             epoch += 1
             entry = epoch_entry(group.id, epoch, metadata_hash)
-            if shard.submit(lambda state, _: ((entry,), None)).error is not None:
+            if shard.submit(lambda state, _: Decision((entry,), None)).error is not None:
                 return
-        looked_at(live, scene, compared=True, resolved=False)
-    if group.target_epoch < epoch and is_due(group, scene.terms.assignment_interval_ms, scene.now_ms):
+        looked_at(live, context, compared=True, resolved=False)
+    if group.target_epoch < epoch and is_due(group, context.terms.assignment_interval_ms, context.now_ms):
         target_decided(coordinator, shard, group.id, live, wanted=True)
 
 
@@ -201,18 +201,14 @@ def leave(
             answer.error_code = error.code
         answers.append(answer)
     live = live_of(shard, group_id)
-    gone = Gone(())
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], LeaveGroupResponse]:
-        nonlocal gone
-        scene = scene_of(coordinator, live, group, group_id, now_ms)
-        entries, gone = fence(group, list(leaving.values()), scene)
-        return entries, LeaveGroupResponse(members=answers)
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, Gone]:
+        return fence(group, list(leaving.values()), context_of(coordinator, live, group, group_id, now_ms))
 
-    promise = shard.submit(decide)
-    if promise.error is None:
+    promise, gone = shard.hand_in(decide)
+    if gone is not None:
         departed(coordinator, shard, group_id, gone)
-    return promise
+    return promise.map(lambda _: LeaveGroupResponse(members=answers))
 
 
 def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> Member:

@@ -21,8 +21,8 @@ from tidelog.coordinator.group.classic.member import LiveMember
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.consumer import embedded
 from tidelog.coordinator.group.consumer import entries as records
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.embedded import Said
-from tidelog.coordinator.group.consumer.progress import Scene
 from tidelog.coordinator.group.consumer.replay import with_member
 from tidelog.coordinator.group.consumer.state import (
     NOTHING,
@@ -36,6 +36,7 @@ from tidelog.coordinator.group.consumer.state import (
 )
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.consumer.topics import group_hash
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 
@@ -50,7 +51,7 @@ class Downgrade(NamedTuple):
     live: LiveClassicGroup
 
 
-def upgrade(classic: LiveClassicGroup, image: ClusterImage, terms: Terms) -> tuple[list[Entry], ConsumerGroup]:
+def upgrade(classic: LiveClassicGroup, image: ClusterImage, terms: Terms) -> Decision[Entry, ConsumerGroup]:
     """The classic group as one of the new protocol; GROUP_ID_NOT_FOUND where it can't be or mayn't."""
     if not terms.may_upgrade:
         raise _refused(classic, "online upgrade is disabled.")
@@ -71,7 +72,7 @@ def upgrade(classic: LiveClassicGroup, image: ClusterImage, terms: Terms) -> tup
     except MalformedError as error:
         raise _refused(classic, "the embedded consumer protocol is malformed.") from error
     group = replace(group, target=Map(target), metadata_hash=group_hash(group.subscriptions, group.resolved, image))
-    return [classic_records.tombstone(classic.group_id), *records.group_entries(group)], group
+    return Decision([classic_records.tombstone(classic.group_id), *records.group_entries(group)], group)
 
 
 def _held(classic: LiveClassicGroup, said: Mapping[str, Said], image: ClusterImage) -> dict[str, Partitions]:
@@ -149,10 +150,12 @@ def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], terms: Term
     return 0 < staying == classic and staying <= terms.classic_members_max and terms.may_downgrade
 
 
-def downgrade(group: ConsumerGroup, leaving: Collection[str], scene: Scene, joining: Member | None = None) -> Downgrade:
+def downgrade(
+    group: ConsumerGroup, leaving: Collection[str], context: DecisionContext, joining: Member | None = None
+) -> Downgrade:
     """The classic group of those who stay. `joining` takes the place, and the assignment, of the static member whose
     instance id it has."""
-    live = LiveClassicGroup(group.id, Moment(0.0, scene.now_ms))
+    live = LiveClassicGroup(group.id, Moment(0.0, context.now_ms))
     former: dict[str, str] = {}
     staying = [member for _, member in sorted(group.members.items()) if member.id not in leaving]
     if joining is not None:
@@ -169,7 +172,7 @@ def downgrade(group: ConsumerGroup, leaving: Collection[str], scene: Scene, join
     for member in live.members.values():
         partitions = group.target.get(former.get(member.member_id, member.member_id), NOTHING)
         version = _version(member.metadata(live.protocol))
-        member.assignment = embedded.write_assignment(partitions, version, scene.image)
+        member.assignment = embedded.write_assignment(partitions, version, context.image)
         assignments[member.member_id] = member.assignment
     value = classic_records.metadata(live, assignments)
     return Downgrade([*records.group_gone(group), classic_records.entry(group.id, value)], live)

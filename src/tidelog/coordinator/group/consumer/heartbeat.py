@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer import checking, membership
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.membership import Caller
-from tidelog.coordinator.group.consumer.progress import Scene, advance
+from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup, Epochs, Member
+from tidelog.machine.decision import Decision
 from tidelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -35,18 +37,18 @@ def heartbeat(
     group: ConsumerGroup,
     request: ConsumerGroupHeartbeatRequest,
     caller: Caller,
-    scene: Scene,
+    context: DecisionContext,
     new_id: Callable[[], str],
-) -> tuple[list[Entry], Beat]:
+) -> Decision[Entry, Beat]:
     """Of a member that doesn't leave. `new_id` makes an id for one that comes without."""
-    checking.check_room(group, request.member_id, request.instance_id, scene.terms.members_max)
+    checking.check_room(group, request.member_id, request.instance_id, context.terms.members_max)
     found = membership.find(group, request, request.member_id or new_id())
     after = membership.updated(found.member, request, caller)
-    step = advance(group, found, after, request.topic_partitions, scene)
+    step = advance(group, found, after, request.topic_partitions, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=step.member.id,
         member_epoch=step.member.epoch,
-        heartbeat_interval_ms=scene.terms.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.terms.heartbeat_interval_ms,
     )
     if (
         request.member_epoch == JOIN_EPOCH
@@ -54,7 +56,9 @@ def heartbeat(
         or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
-    return step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target)
+    return Decision(
+        step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target)
+    )
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer import entries as records
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.conversion import Downgrade, downgrade, may_downgrade
 from tidelog.coordinator.group.consumer.membership import known_instance, unknown
-from tidelog.coordinator.group.consumer.progress import Scene, counted
+from tidelog.coordinator.group.consumer.progress import counted
 from tidelog.coordinator.group.consumer.state import NOTHING, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
 from tidelog.coordinator.group.consumer.topics import group_hash
+from tidelog.machine.decision import Decision
 
 
 class Gone(NamedTuple):
@@ -21,34 +23,34 @@ class Gone(NamedTuple):
 
 
 def leave(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, scene: Scene
-) -> tuple[list[Entry], Gone]:
+    group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, context: DecisionContext
+) -> Decision[Entry, Gone]:
     """With epoch -2 a static member goes for a while: its place is kept until its session ends."""
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
             raise unknown(group, member_id)
-        return fence(group, [member], scene)
+        return fence(group, [member], context)
     member = known_instance(group.static_member(instance_id), instance_id, member_id)
     if epoch != STATIC_LEAVE_EPOCH:
-        return fence(group, [member], scene)
+        return fence(group, [member], context)
     resting = replace(
         member,
         epoch=STATIC_LEAVE_EPOCH,
         assigned={topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()},
         revoking=NOTHING,
     )
-    return [records.current_entry(group.id, resting)], Gone(())
+    return Decision([records.current_entry(group.id, resting)], Gone(()))
 
 
-def fence(group: ConsumerGroup, members: Collection[Member], scene: Scene) -> tuple[list[Entry], Gone]:
+def fence(group: ConsumerGroup, members: Collection[Member], context: DecisionContext) -> Decision[Entry, Gone]:
     """The group without these: in a new epoch, or under the classic protocol."""
     gone = tuple(member.id for member in members)
     if not members:
-        return [], Gone(())
-    if may_downgrade(group, members, scene.terms):
-        made = downgrade(group, {member.id for member in members}, scene)
-        return made.entries, Gone(gone, made)
+        return Decision([], Gone(()))
+    if may_downgrade(group, members, context.terms):
+        made = downgrade(group, {member.id for member in members}, context)
+        return Decision(made.entries, Gone(gone, made))
     entries = [entry for member_id in gone for entry in records.member_gone(group.id, member_id)]
     counts = dict(group.subscriptions)
     for member in members:
@@ -59,6 +61,6 @@ def fence(group: ConsumerGroup, members: Collection[Member], scene: Scene) -> tu
         if regex:
             entries.append(records.regex_gone(group.id, regex))
             resolved = resolved.delete(regex) if regex in resolved else resolved
-    metadata_hash = group_hash(counts, resolved, scene.image)
+    metadata_hash = group_hash(counts, resolved, context.image)
     entries.append(records.epoch_entry(group.id, group.epoch + 1, metadata_hash))
-    return entries, Gone(gone)
+    return Decision(entries, Gone(gone))

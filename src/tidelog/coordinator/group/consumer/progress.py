@@ -5,7 +5,8 @@
 3. The target follows the group epoch, at most once in `assignment_interval_ms`. A large one comes later.
 4. The member takes its step (`reconcile`).
 
-Pure: nothing here waits or remembers. Both protocols' members come through here.
+Pure: nothing here waits or remembers; what expressions matched before comes in with the context. Both protocols'
+members come through here.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from immutables import Map
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer import entries as records
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.membership import Found
 from tidelog.coordinator.group.consumer.reconcile import Owned, reconcile
-from tidelog.coordinator.group.consumer.regex import MATCHES, Room, check_regex
+from tidelog.coordinator.group.consumer.regex import Room, check_regex
 from tidelog.coordinator.group.consumer.state import (
     NO_SUBSCRIPTION,
     NOTHING,
@@ -33,24 +35,9 @@ from tidelog.coordinator.group.consumer.target import (
     microseconds,
     preferred_assignor,
 )
-from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.consumer.topics import group_hash, ids_of
 from tidelog.env.slices import whole
-from tidelog.metadata.image import ClusterImage
-
-
-class Scene(NamedTuple):
-    """What a decision looks at besides the group."""
-
-    image: ClusterImage
-    terms: Terms
-    now_ms: int
-    compare_topics: bool = True
-    """The image's topics may be others than when the group's hash was last compared."""
-    refresh_regexes: bool = False
-    """It is time to match the group's expressions again."""
-    computes_us: float = float("inf")
-    """A target that takes longer than so many microseconds isn't computed by this decision."""
+from tidelog.machine.decision import Decision
 
 
 class Step(NamedTuple):
@@ -79,7 +66,7 @@ class _Subscribed(NamedTuple):
     """All expressions are resolved."""
 
 
-def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, scene: Scene) -> Step:
+def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, context: DecisionContext) -> Step:
     before = found.member
     entries: list[Entry] = []
     is_new = found.replaces is None and before.id not in group.members
@@ -88,13 +75,17 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
     if after is not before or is_new:
         entries.append(records.subscription_entry(group.id, after))
     subscription_changed = after.subscription != before.subscription
-    if not (subscription_changed or is_new or scene.compare_topics or scene.refresh_regexes):
+    if not (subscription_changed or is_new or context.compare_topics or context.refresh_regexes):
         subscribed = _Subscribed(group.subscriptions, group.resolved, changed=False)
         epoch, compared = group.epoch, False
     else:
-        subscribed = _subscribe(group, None if is_new else before.subscription, after.subscription, scene, entries)
-        epoch, compared = _new_epoch(group, subscribed, scene, entries), True
-    target = _target(group, epoch, found, after, subscribed, scene, entries)
+        more, subscribed = _subscribe(group, None if is_new else before.subscription, after.subscription, context)
+        entries += more
+        more, epoch = _new_epoch(group, subscribed, context)
+        entries += more
+        compared = True
+    more, target = _target(group, epoch, found, after, subscribed, context)
+    entries += more
     moved = False
     if subscription_changed or not after.reconciled_to(target.epoch):
         mine = (None, after.id, found.replaces)
@@ -102,7 +93,7 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, sce
             after,
             target.epoch,
             target.partitions,
-            ids_of(after.subscription, subscribed.resolved, scene.image),
+            ids_of(after.subscription, subscribed.resolved, context.image),
             lambda topic, partition: group.owners.get((topic, partition)) in mine,
             owned,
             subscription_changed=subscription_changed,
@@ -124,9 +115,13 @@ def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Ent
 
 
 def _subscribe(
-    group: ConsumerGroup, before: Subscription | None, after: Subscription, scene: Scene, entries: list[Entry]
-) -> _Subscribed:
+    group: ConsumerGroup,
+    before: Subscription | None,
+    after: Subscription,
+    context: DecisionContext,
+) -> Decision[Entry, _Subscribed]:
     """`before` is None for a member that wasn't there. An expression that is new to the group is resolved at once."""
+    entries: list[Entry] = []
     counts = counted(group.subscriptions, before, after)
     former = before or NO_SUBSCRIPTION
     resolved, changed = group.resolved, former.names != after.names
@@ -141,17 +136,17 @@ def _subscribe(
     room, complete = Room(), True
     for regex in sorted(wanted):
         known = resolved.get(regex)
-        if known is not None and not scene.refresh_regexes:
+        if known is not None and not context.refresh_regexes:
             continue
-        topics = MATCHES.of(regex, scene.image.topics, room)
+        topics = context.matches.of(regex, context.image.topics, room)
         if topics is None:
             complete = False
         elif known is None or known.topics != topics:
-            found = Resolved(topics, scene.image.offset, scene.now_ms)
+            found = Resolved(topics, context.image.offset, context.now_ms)
             entries.append(records.regex_entry(group.id, regex, found))
             resolved = resolved.set(regex, found)
             changed |= known is not None or bool(topics)
-    return _Subscribed(counts, resolved, changed, complete)
+    return Decision(entries, _Subscribed(counts, resolved, changed, complete))
 
 
 def counted(
@@ -168,15 +163,16 @@ def counted(
     return found
 
 
-def _new_epoch(group: ConsumerGroup, subscribed: _Subscribed, scene: Scene, entries: list[Entry]) -> int:
-    metadata_hash = group_hash(subscribed.counts, subscribed.resolved, scene.image)
+def _new_epoch(group: ConsumerGroup, subscribed: _Subscribed, context: DecisionContext) -> Decision[Entry, int]:
+    entries: list[Entry] = []
+    metadata_hash = group_hash(subscribed.counts, subscribed.resolved, context.image)
     epoch = group.epoch
     if subscribed.changed or metadata_hash != group.metadata_hash:
         epoch += 1
         entries.append(records.epoch_entry(group.id, epoch, metadata_hash))
     if group.has_partition_metadata:
         entries.append(records.partition_metadata_gone(group.id))
-    return epoch
+    return Decision(entries, epoch)
 
 
 def _target(
@@ -185,22 +181,20 @@ def _target(
     found: Found,
     after: Member,
     subscribed: _Subscribed,
-    scene: Scene,
-    entries: list[Entry],
-) -> Target:
+    context: DecisionContext,
+) -> Decision[Entry, Target]:
     """The target as it is, or the next one where it is due."""
-    due = group.target_epoch < epoch and is_due(group, scene.terms.assignment_interval_ms, scene.now_ms)
-    if not due or microseconds(subscribed.counts, subscribed.resolved, scene.image) > scene.computes_us:
-        return Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING), due)
+    due = group.target_epoch < epoch and is_due(group, context.terms.assignment_interval_ms, context.now_ms)
+    if not due or microseconds(subscribed.counts, subscribed.resolved, context.image) > context.computes_us:
+        return Decision((), Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING), due))
     members = dict(group.members)
     members[after.id] = after
     inherits: dict[str, str] = {}
     if found.replaces is not None and found.replaces != after.id:  # one that rested may come back under its id
         del members[found.replaces]
         inherits[after.id] = found.replaces
-    assignor = preferred_assignor(members, scene.terms.assignors[0])
+    assignor = preferred_assignor(members, context.terms.assignors[0])
     made, target = whole(
-        compute_target(group, epoch, members, inherits, subscribed.resolved, assignor, scene.image, scene.now_ms)
+        compute_target(group, epoch, members, inherits, subscribed.resolved, assignor, context.image, context.now_ms)
     )
-    entries += made
-    return Target(epoch, target[after.id])
+    return Decision(made, Target(epoch, target[after.id]))

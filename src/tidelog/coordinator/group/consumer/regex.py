@@ -79,7 +79,10 @@ class _Known:
 
 
 class Matches:
-    """What expressions match, remembered together with the names that were looked at."""
+    """What expressions match, remembered together with the names that were looked at; one for all groups of a broker.
+
+    Matching is a function of the expression and the names: this only saves doing it again.
+    """
 
     __slots__ = ("_known", "_names")
 
@@ -118,7 +121,3 @@ class Matches:
         while len(self._known) > REMEMBERED_MAX or (self._names > NAMES_REMEMBERED_MAX and len(self._known) > 1):
             oldest = next(iter(self._known))
             self._names -= len(self._known.pop(oldest).matched)
-
-
-MATCHES = Matches()
-"""Of all groups of this process: matching is a pure function, and this only saves doing it again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.records import tombstone
@@ -10,15 +10,16 @@ from tidelog.coordinator.group.classic.shell import moment
 from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.coordinator.group.consumer.assigning import target_decided
 from tidelog.coordinator.group.consumer.checking import check_request
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.conversion import upgrade
 from tidelog.coordinator.group.consumer.handover import retire
 from tidelog.coordinator.group.consumer.heartbeat import Beat, heartbeat
 from tidelog.coordinator.group.consumer.leaving import Gone, leave
 from tidelog.coordinator.group.consumer.membership import Caller
-from tidelog.coordinator.group.consumer.progress import Scene
-from tidelog.coordinator.group.consumer.shell import departed, heard_of, keep, live_of, looked_at, scene_of
+from tidelog.coordinator.group.consumer.shell import context_of, departed, heard_of, keep, live_of, looked_at
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup
 from tidelog.coordinator.group.consumer.topics import hash_topics, names_of
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -27,8 +28,6 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
 from tidelog.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
     from tidelog.coordinator.group.coordinator import GroupCoordinator
@@ -41,6 +40,19 @@ TOPICS_AT_ONCE = 500
 """Topics of a group whose hashes are computed when they are needed: some milliseconds."""
 
 
+class _Opened(NamedTuple):
+    """The group that a heartbeat is for, and the classic one that it was until now."""
+
+    group: ConsumerGroup
+    classic: LiveClassicGroup | None
+
+
+class _Decided(NamedTuple):
+    made: Beat
+    context: DecisionContext
+    classic: LiveClassicGroup | None
+
+
 def beat(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, version: int, caller: Caller
 ) -> Promise[ConsumerGroupHeartbeatResponse]:
@@ -51,29 +63,28 @@ def beat(
     if request.member_epoch < JOIN_EPOCH:
         return _leave(coordinator, shard, request)
     live = live_of(shard, group_id)
-    scene: Scene | None = None
-    made: Beat | None = None
-    classic: LiveClassicGroup | None = None
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], ConsumerGroupHeartbeatResponse]:
-        nonlocal scene, made, classic
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, _Decided]:
         known = state.groups.get(group_id)
         group = known if isinstance(known, ConsumerGroup) else None
-        scene = scene_of(coordinator, live, group, group_id, now_ms)
-        opening: list[Entry] = []
-        if group is None:
-            opening, group, classic = _open(shard, state, request, scene)
-        entries, made = heartbeat(group, request, caller, scene, lambda: uuid_text(coordinator.random.uuid()))
-        return opening + entries if opening else entries, made.response
+        context = context_of(coordinator, live, group, group_id, now_ms)
+        opening, opened = _open(shard, state, request, context) if group is None else Decision((), _Opened(group, None))
+        entries, made = heartbeat(opened.group, request, caller, context, lambda: uuid_text(coordinator.random.uuid()))
+        return Decision([*opening, *entries] if opening else entries, _Decided(made, context, opened.classic))
 
-    promise = shard.submit(decide)
-    if promise.error is None and scene is not None and made is not None:
-        looked_at(live, scene, compared=made.compared, resolved=made.resolved)
+    promise, decided = shard.hand_in(decide)
+    if decided is not None:
+        made, context, classic = decided
+        looked_at(live, context, compared=made.compared, resolved=made.resolved)
         target_decided(coordinator, shard, group_id, live, wanted=made.wants_target)
         if classic is not None:
             _take_over(coordinator, shard, live, classic)
-        heard_of(coordinator, shard, group_id, live, made.member, scene.terms.session_timeout_ms, moved=made.moved)
-    return promise
+        heard_of(coordinator, shard, group_id, live, made.member, context.terms.session_timeout_ms, moved=made.moved)
+    return promise.map(_response)
+
+
+def _response(decided: _Decided) -> ConsumerGroupHeartbeatResponse:
+    return decided.made.response
 
 
 def prepared(coordinator: GroupCoordinator, group_id: str) -> Steps[None] | None:
@@ -96,8 +107,8 @@ def _names(group: ConsumerGroup) -> int:
 
 
 def _open(
-    shard: GroupShard, state: GroupsState, request: ConsumerGroupHeartbeatRequest, scene: Scene
-) -> tuple[list[Entry], ConsumerGroup, LiveClassicGroup | None]:
+    shard: GroupShard, state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: DecisionContext
+) -> Decision[Entry, _Opened]:
     """The group where it isn't one of this protocol yet: a new one, or what a classic group becomes."""
     group_id = request.group_id
     known, classic = state.groups.get(group_id), shard.live.classic.get(group_id)
@@ -106,10 +117,10 @@ def _open(
     if classic is None and isinstance(known, ClassicGroup):
         classic = LiveClassicGroup.loaded(known, moment(shard.clock))
     if classic is not None and classic.members:
-        entries, group = upgrade(classic, scene.image, scene.terms)
-        return entries, group, classic
+        entries, group = upgrade(classic, context.image, context.terms)
+        return Decision(entries, _Opened(group, classic))
     entries = [] if known is None else [tombstone(group_id)]
-    return entries, ConsumerGroup(group_id), classic
+    return Decision(entries, _Opened(ConsumerGroup(group_id), classic))
 
 
 def _not_found(group_id: str, *, exists: bool) -> KafkaError:
@@ -135,20 +146,17 @@ def _leave(
 ) -> Promise[ConsumerGroupHeartbeatResponse]:
     group_id = request.group_id
     live = live_of(shard, group_id)
-    gone = Gone(())
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], ConsumerGroupHeartbeatResponse]:
-        nonlocal gone
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, Gone]:
         group = state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-        scene = scene_of(coordinator, live, group, group_id, now_ms)
-        entries, gone = leave(group, request.member_id, request.instance_id, request.member_epoch, scene)
-        answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-        return entries, answer
+        context = context_of(coordinator, live, group, group_id, now_ms)
+        return leave(group, request.member_id, request.instance_id, request.member_epoch, context)
 
-    promise = shard.submit(decide)
-    if promise.error is None:
+    answer = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    promise, gone = shard.hand_in(decide)
+    if gone is not None:
         departed(coordinator, shard, group_id, gone)
-    return promise
+    return promise.map(lambda _: answer)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from tidelog.config.group import GROUP_RESOURCE
 from tidelog.coordinator.group.classic.member import some
 from tidelog.coordinator.group.consumer.assigning import computes_us
+from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
-from tidelog.coordinator.group.consumer.progress import Scene
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.terms import Terms, terms_of
+from tidelog.machine.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
@@ -41,15 +40,16 @@ def live_of(shard: GroupShard, group_id: str) -> LiveConsumerGroup:
     return shard.live.consumer.get(group_id) or LiveConsumerGroup()
 
 
-def scene_of(
+def context_of(
     coordinator: GroupCoordinator, live: LiveConsumerGroup, group: ConsumerGroup | None, group_id: str, now_ms: int
-) -> Scene:
+) -> DecisionContext:
     image = coordinator.metadata.image
     terms = _terms(coordinator, live, group_id, image)
-    return Scene(
+    return DecisionContext(
         image,
         terms,
         now_ms,
+        coordinator.matches,
         compare_topics=live.topics is not image.topics or live.brokers is not image.brokers,
         refresh_regexes=group is not None and _regexes_are_due(live, group, image, terms, now_ms),
         computes_us=computes_us(live),
@@ -78,12 +78,12 @@ def _regexes_are_due(
     return live.regexes_topics is not image.topics or not 0 <= now_ms - last_ms <= terms.regex_refresh_interval_ms
 
 
-def looked_at(live: LiveConsumerGroup, scene: Scene, *, compared: bool, resolved: bool) -> None:
-    """The decision that saw this scene was taken."""
+def looked_at(live: LiveConsumerGroup, context: DecisionContext, *, compared: bool, resolved: bool) -> None:
+    """The decision that saw this context was taken."""
     if compared:
-        live.topics, live.brokers = scene.image.topics, scene.image.brokers
-    if scene.refresh_regexes and resolved:
-        live.regexes_topics, live.regexes_ms = scene.image.topics, scene.now_ms
+        live.topics, live.brokers = context.image.topics, context.image.brokers
+    if context.refresh_regexes and resolved:
+        live.regexes_topics, live.regexes_ms = context.image.topics, context.now_ms
 
 
 def heard_of(
@@ -149,23 +149,20 @@ def _take_out(
 ) -> None:
     """Those that are late go: not heard of, or still in the epoch in which they should have given something up."""
     now_s = shard.clock.monotonic()
-    gone = Gone(())
 
-    def decide(state: GroupsState, now_ms: int) -> tuple[Sequence[Entry], None]:
-        nonlocal gone
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, Gone]:
         group = state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            return (), None
+            return Decision((), Gone(()))
         members = [
             member
             for member in map(group.members.get, late)
             if member is not None and _is_late(live.members[member.id], member, now_s)
         ]
-        entries, gone = fence(group, members, scene_of(coordinator, live, group, group_id, now_ms))
-        return entries, None
+        return fence(group, members, context_of(coordinator, live, group, group_id, now_ms))
 
-    promise = shard.submit(decide)
-    if promise.error is not None:
+    promise, gone = shard.hand_in(decide)
+    if gone is None:
         log.warning("group %s: %s could not be taken out: %s", group_id, some(late), promise.error)
         live.wake_by(now_s + RETRY_S)
         return
