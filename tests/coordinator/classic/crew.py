@@ -5,10 +5,12 @@ Records are committed at once unless `held`; then `commit` or `fail` decides. In
 
 from typing import Any
 
-from tidelog.coordinator.group.classic.effects import Answer, Effect, Moment, Write
+from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.classic.decision import ClassicDecision, Purpose
 from tidelog.coordinator.group.classic.joining import Join, join
 from tidelog.coordinator.group.classic.leaving import expire, heartbeat, leave
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.outcomes import written
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.coordinator.group.classic.replay import group_of
@@ -29,7 +31,7 @@ class Crew:
         self.answers: dict[Any, Any] = {}
         self.records: list[Any] = []
         """The records that were committed."""
-        self.waiting: list[Write] = []
+        self.waiting: list[tuple[Entry, Purpose]] = []
         self.held = False
         self._ids = 0
         self._tickets = 0
@@ -135,10 +137,10 @@ class Crew:
 
     def _settle(self, code: ErrorCode) -> None:
         waiting, self.waiting = self.waiting, []
-        for write in waiting:
+        for entry, purpose in waiting:
             if code is ErrorCode.NONE:
-                self.records.append(write.value)
-            self.carry_out(written(self.group, write.purpose, code, self.limits, self.now))
+                self.records.append(entry.value)
+            self.carry_out(written(self.group, purpose, code, self.limits, self.now))
 
     # -- the usual
 
@@ -167,13 +169,14 @@ class Crew:
         self._tickets += 1
         return self._tickets
 
-    def carry_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Answer):
-                assert effect.ticket not in self.answers, "answered twice"
-                self.answers[effect.ticket] = effect.response
-            else:
-                self.waiting.append(effect)
+    def carry_out(self, decision: ClassicDecision) -> None:
+        records, (answers, purpose) = decision
+        for answer in answers:
+            assert answer.ticket not in self.answers, "answered twice"
+            self.answers[answer.ticket] = answer.response
+        assert len(records) == (purpose is not None), "a record has a purpose"
+        if purpose is not None:
+            self.waiting.append((records[0], purpose))
         self.group.check_invariants()
         if not self.held:
             self.commit()

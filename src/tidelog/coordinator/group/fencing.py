@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.group.classic.checks import check_commit as check_classic
 from tidelog.coordinator.group.classic.checks import note_commit
-from tidelog.coordinator.group.classic.effects import Moment
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.wire.errors import ErrorCode, KafkaError

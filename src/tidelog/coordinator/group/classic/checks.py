@@ -6,8 +6,8 @@ group that is new, that is empty, or that only ever committed offsets.
 
 from collections.abc import Callable
 
-from tidelog.coordinator.group.classic.effects import Moment
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.coordinator.group.classic.subscription import subscribed_topics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.group.classic.decision import NOTHING
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.outcomes import bury
 from tidelog.coordinator.group.classic.phases import Phase
@@ -13,7 +14,6 @@ from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.group.classic.effects import Effect
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
 
@@ -25,10 +25,10 @@ def on_load(coordinator: GroupCoordinator, shard: GroupShard) -> None:
         if not isinstance(known, ClassicGroup) or not known.members:
             continue
         group = shard.live.classic[group_id] = LiveClassicGroup.loaded(known, now)
-        effects: list[Effect] = []
+        follows = NOTHING
         if len(group.members) > limits.members_max:
-            prepare(group, f"it has more than {limits.members_max} members", limits, now, effects)
-        act(coordinator, shard, group, effects)
+            follows = prepare(group, f"it has more than {limits.members_max} members", limits, now)
+        act(coordinator, shard, group, follows)
 
 
 def on_unload(coordinator: GroupCoordinator, shard: GroupShard) -> None:

@@ -9,9 +9,19 @@ import logging
 from typing import NamedTuple
 
 from tidelog.coordinator.group.classic import answers, records
-from tidelog.coordinator.group.classic.effects import Answer, Created, Effect, Moment, Replaced, Write
+from tidelog.coordinator.group.classic.decision import (
+    NOTHING,
+    Answer,
+    ClassicDecision,
+    Created,
+    Replaced,
+    after,
+    tell,
+    write,
+)
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import LiveMember, Protocols, bytes_of
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import (
     Limits,
@@ -76,28 +86,25 @@ class Join(NamedTuple):
         )
 
 
-def join(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment) -> list[Effect]:
-    out: list[Effect] = []
+def join(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment) -> ClassicDecision:
     if not _has_room(group, request.member_id, limits):
-        _turn_away(group, request, now, out)
-    elif _says_too_much(group, request):
-        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
-    elif not group.accepts(request.protocol_type, request.protocols):
-        _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, out)
-    elif request.member_id:
-        _join_again(group, request, limits, now, out)
-    elif request.instance_id is not None:
-        _join_static(group, request, request.instance_id, limits, now, out)
-    elif request.version >= FIRST_WITH_ID_REQUIRED:
-        _hand_out_id(group, request, now, out)
-    else:
-        _add(group, request, request.new_id, limits, now, out)
-    return out
+        return _turn_away(group, request, now)
+    if _says_too_much(group, request):
+        return _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not group.accepts(request.protocol_type, request.protocols):
+        return _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if request.member_id:
+        return _join_again(group, request, limits, now)
+    if request.instance_id is not None:
+        return _join_static(group, request, request.instance_id, limits, now)
+    if request.version >= FIRST_WITH_ID_REQUIRED:
+        return _hand_out_id(group, request, now)
+    return _add(group, request, request.new_id, limits, now)
 
 
-def create(group: LiveClassicGroup) -> Write:
+def create(group: LiveClassicGroup) -> ClassicDecision:
     """The first record of a group that a JoinGroup brought about."""
-    return Write(records.new_group(group.since_ms), Created())
+    return write(records.entry(group.group_id, records.new_group(group.since_ms)), Created())
 
 
 def _has_room(group: LiveClassicGroup, member_id: str, limits: Limits) -> bool:
@@ -114,33 +121,29 @@ def _says_too_much(group: LiveClassicGroup, request: Join) -> bool:
     return group.said_bytes - said_before + bytes_of(request.protocols) > SAID_BYTES_MAX
 
 
-def _turn_away(group: LiveClassicGroup, request: Join, now: Moment, out: list[Effect]) -> None:
+def _turn_away(group: LiveClassicGroup, request: Join, now: Moment) -> ClassicDecision:
     member = group.members.get(request.member_id)
     group.pending.pop(request.member_id, None)
-    if member is not None:
-        drop(group, member, out)
-    out.append(Answer(request.ticket, answers.refused(ErrorCode.GROUP_MAX_SIZE_REACHED)))
-    complete_if_joined(group, now, out)
+    told = [] if member is None else drop(group, member)
+    told.append(Answer(request.ticket, answers.refused(ErrorCode.GROUP_MAX_SIZE_REACHED)))
+    return after(told, complete_if_joined(group, now))
 
 
-def _refuse(request: Join, code: ErrorCode, out: list[Effect]) -> None:
-    out.append(Answer(request.ticket, answers.refused(code, request.member_id)))
+def _refuse(request: Join, code: ErrorCode) -> ClassicDecision:
+    return tell(Answer(request.ticket, answers.refused(code, request.member_id)))
 
 
-def _hand_out_id(group: LiveClassicGroup, request: Join, now: Moment, out: list[Effect]) -> None:
+def _hand_out_id(group: LiveClassicGroup, request: Join, now: Moment) -> ClassicDecision:
     if len(group.pending) >= PENDING_MAX:
-        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, out)
-        return
+        return _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
     deadline_ms = now.steady_ms + request.session_timeout_ms
     group.pending[request.new_id] = deadline_ms
     group.newcomer = True
     group.wake_by(deadline_ms)
-    out.append(Answer(request.ticket, answers.refused(ErrorCode.MEMBER_ID_REQUIRED, request.new_id)))
+    return tell(Answer(request.ticket, answers.refused(ErrorCode.MEMBER_ID_REQUIRED, request.new_id)))
 
 
-def _add(
-    group: LiveClassicGroup, request: Join, member_id: str, limits: Limits, now: Moment, out: list[Effect]
-) -> None:
+def _add(group: LiveClassicGroup, request: Join, member_id: str, limits: Limits, now: Moment) -> ClassicDecision:
     member = LiveMember(
         member_id,
         request.instance_id,
@@ -155,99 +158,98 @@ def _add(
     group.add(member, request.protocol_type)
     group.park(member, request.ticket)
     group.expect(member, now, NEW_MEMBER_TIMEOUT_MS)
-    prepare_or_complete(group, f"{member_id} joins, reason: {request.reason}", limits, now, out)
+    return prepare_or_complete(group, f"{member_id} joins, reason: {request.reason}", limits, now)
 
 
-def _join_again(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def _join_again(group: LiveClassicGroup, request: Join, limits: Limits, now: Moment) -> ClassicDecision:
     """With an id: one that was just handed out, or a member's."""
     if request.member_id in group.pending and request.instance_id is None:
-        _add(group, request, request.member_id, limits, now, out)
-        return
+        return _add(group, request, request.member_id, limits, now)
     try:
         member = group.check_member(request.member_id, request.instance_id)
     except KafkaError as error:
-        _refuse(request, error.code, out)
-        return
+        return _refuse(request, error.code)
     same = member.protocols == request.protocols
     leads = group.leader == member.member_id
     if same and (group.phase is Phase.COMPLETING or (group.phase is Phase.STABLE and not leads)):
         # Nothing is new, so it missed the answer: the generation goes on. A stable group's leader that joins again
         # has seen something that calls for another assignment, such as more partitions.
-        out.append(Answer(request.ticket, answers.joined(group, member)))
-        return
-    _update(group, member, request, out)
+        return tell(Answer(request.ticket, answers.joined(group, member)))
+    told = _update(group, member, request)
     what = "the leader joins again" if leads and same else "has something new to say"
-    prepare_or_complete(group, f"{member.member_id}: {what}, reason: {request.reason}", limits, now, out)
+    reason = f"{member.member_id}: {what}, reason: {request.reason}"
+    return after(told, prepare_or_complete(group, reason, limits, now))
 
 
 def _join_static(
-    group: LiveClassicGroup, request: Join, instance_id: str, limits: Limits, now: Moment, out: list[Effect]
-) -> None:
+    group: LiveClassicGroup, request: Join, instance_id: str, limits: Limits, now: Moment
+) -> ClassicDecision:
     """Without an id: its first time, or a restart, whose former self is fenced from now on."""
     former_id = group.static.get(instance_id)
     if former_id is None:
-        _add(group, request, request.new_id, limits, now, out)
-        return
+        return _add(group, request, request.new_id, limits, now)
     former, former_leader = group.members[former_id], group.leader
-    _fence(group, former, out)
+    told = _fence(group, former)
     member = group.rename(former, request.new_id)
     group.expect(member, now)
     log.info("group %s: %s is %s now, was %s", group.group_id, instance_id, request.new_id, former_id)
-    _update(group, member, request, out)
+    told += _update(group, member, request)
     if group.phase is Phase.STABLE and group.elect_protocol() == group.protocol:
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         may_skip = request.version >= FIRST_WITH_SKIPPING
         purpose = Replaced(request.ticket, former, request.new_id, former_leader, may_skip)
-        out.append(Write(records.metadata(group, assignments), purpose))
-    elif group.phase is Phase.PREPARING:
-        complete_if_joined(group, now, out)
-    else:
-        # In the middle of an assignment, the leader was told of the former id: it must be told of this one.
-        prepare(group, f"static member {instance_id} is back, reason: {request.reason}", limits, now, out)
+        return after(told, write(records.group_entry(group, assignments), purpose))
+    if group.phase is Phase.PREPARING:
+        return after(told, complete_if_joined(group, now))
+    # In the middle of an assignment, the leader was told of the former id: it must be told of this one.
+    return after(told, prepare(group, f"static member {instance_id} is back, reason: {request.reason}", limits, now))
 
 
-def _fence(group: LiveClassicGroup, member: LiveMember, out: list[Effect]) -> None:
+def _fence(group: LiveClassicGroup, member: LiveMember) -> list[Answer]:
+    told: list[Answer] = []
     ticket = group.unpark(member)
     if ticket is not None:
-        out.append(Answer(ticket, answers.fenced(member.member_id)))
+        told.append(Answer(ticket, answers.fenced(member.member_id)))
     if member.syncing is not None:
-        out.append(Answer(member.syncing, answers.unsynced(ErrorCode.FENCED_INSTANCE_ID)))
+        told.append(Answer(member.syncing, answers.unsynced(ErrorCode.FENCED_INSTANCE_ID)))
         member.syncing = None
+    return told
 
 
-def _update(group: LiveClassicGroup, member: LiveMember, request: Join, out: list[Effect]) -> None:
+def _update(group: LiveClassicGroup, member: LiveMember, request: Join) -> list[Answer]:
     group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     superseded = group.park(member, request.ticket)
-    if superseded is not None:
-        out.append(Answer(superseded, answers.refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
+    if superseded is None:
+        return []
+    return [Answer(superseded, answers.refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))]
 
 
-def replaced(group: LiveClassicGroup, write: Replaced, error: ErrorCode, now: Moment) -> list[Effect]:
+def replaced(group: LiveClassicGroup, purpose: Replaced, error: ErrorCode, now: Moment) -> ClassicDecision:
     """The record of a replaced static member is committed, or failed: then its former self is back.
 
     Where a rebalance began meanwhile the member waits for that, as everybody does.
     """
-    member = group.members.get(write.member_id)
-    if member is None or member.joining is not write.ticket or group.phase is not Phase.STABLE:
-        return []
+    member = group.members.get(purpose.member_id)
+    if member is None or member.joining is not purpose.ticket or group.phase is not Phase.STABLE:
+        return NOTHING
     group.unpark(member)
     if error is ErrorCode.NONE:
-        return [Answer(write.ticket, _taken_over(group, member, write))]
-    former = write.former
+        return tell(Answer(purpose.ticket, _taken_over(group, member, purpose)))
+    former = purpose.former
     group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
     group.expect(group.rename(member, former.member_id), now)
     response = answers.refused(error)
-    response.generation_id, response.leader = group.generation, write.former_leader or ""
+    response.generation_id, response.leader = group.generation, purpose.former_leader or ""
     response.protocol_type, response.protocol_name = group.protocol_type, group.protocol
-    return [Answer(write.ticket, response)]
+    return tell(Answer(purpose.ticket, response))
 
 
-def _taken_over(group: LiveClassicGroup, member: LiveMember, write: Replaced) -> JoinGroupResponse:
+def _taken_over(group: LiveClassicGroup, member: LiveMember, purpose: Replaced) -> JoinGroupResponse:
     """A leader is told that it leads and that there is nothing to assign; clients that don't know of that are told
     the former leader's name, so that they take themselves for followers."""
     response = answers.joined(group, member)
-    if write.may_skip:
+    if purpose.may_skip:
         response.skip_assignment = group.leader == member.member_id
     else:
-        response.leader, response.members = write.former_leader or "", []
+        response.leader, response.members = purpose.former_leader or "", []
     return response

@@ -3,9 +3,19 @@
 import logging
 from collections.abc import Sequence
 
-from tidelog.coordinator.group.classic.effects import Answer, Effect, Emptied, Moment, Write
+from tidelog.coordinator.group.classic.decision import (
+    NOTHING,
+    Answer,
+    ClassicDecision,
+    Emptied,
+    Outcome,
+    after,
+    tell,
+    together,
+)
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER, some
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.coordinator.group.classic.rebalance import (
     Limits,
@@ -15,6 +25,7 @@ from tidelog.coordinator.group.classic.rebalance import (
     prepare,
     sync_time_is_up,
 )
+from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -25,43 +36,43 @@ REASON_MAX = 255
 
 def leave(
     group: LiveClassicGroup, ticket: object, leavers: Sequence[MemberIdentity], limits: Limits, now: Moment
-) -> list[Effect]:
+) -> ClassicDecision:
     """Each by its member id, or by its instance id alone (an administrator does that); a result for each."""
-    out: list[Effect] = []
-    results = [
-        MemberResponse(
-            member_id=leaver.member_id,
-            group_instance_id=leaver.group_instance_id,
-            error_code=_take_out(group, leaver, out),
+    told: list[Answer] = []
+    results: list[MemberResponse] = []
+    for leaver in leavers:
+        code, dropped = _take_out(group, leaver)
+        told += dropped
+        results.append(
+            MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=code)
         )
-        for leaver in leavers
-    ]
+    follows = NOTHING
     if any(result.error_code == ErrorCode.NONE for result in results):
         if group.phase in IN_GENERATION:
-            prepare(group, "members left", limits, now, out)
+            follows = prepare(group, "members left", limits, now)
         else:
-            complete_if_joined(group, now, out)
+            follows = complete_if_joined(group, now)
     answer = Answer(ticket, LeaveGroupResponse(members=results))
-    for place, effect in enumerate(out):
-        if isinstance(effect, Write) and isinstance(effect.purpose, Emptied):
-            out[place] = Write(effect.value, Emptied(answer))
-            return out
-    out.append(answer)
-    return out
+    records, (more, purpose) = follows
+    if isinstance(purpose, Emptied):
+        return Decision(records, Outcome((*told, *more), Emptied(answer)))
+    return together(after(told, follows), tell(answer))
 
 
-def _take_out(group: LiveClassicGroup, leaver: MemberIdentity, out: list[Effect]) -> ErrorCode:
+def _take_out(group: LiveClassicGroup, leaver: MemberIdentity) -> tuple[ErrorCode, list[Answer]]:
+    """What came of it, and who is told of it."""
+    told: list[Answer] = []
     member_id = leaver.member_id
     reason = (leaver.reason or "not provided")[:REASON_MAX]
     if not member_id and leaver.group_instance_id is not None:
         member_id = group.static.get(leaver.group_instance_id, "")
     if group.pending.pop(member_id, None) is None:
         try:
-            drop(group, group.check_member(member_id, leaver.group_instance_id), out)
+            told = drop(group, group.check_member(member_id, leaver.group_instance_id))
         except KafkaError as error:
-            return error.code
+            return error.code, told
     log.info("group %s: %s leaves, reason: %s", group.group_id, member_id, reason)
-    return ErrorCode.NONE
+    return ErrorCode.NONE, told
 
 
 def heartbeat(
@@ -77,40 +88,38 @@ def heartbeat(
     return ErrorCode.REBALANCE_IN_PROGRESS if group.phase is Phase.PREPARING else ErrorCode.NONE
 
 
-def expire(group: LiveClassicGroup, limits: Limits, now: Moment) -> list[Effect]:
+def expire(group: LiveClassicGroup, limits: Limits, now: Moment) -> ClassicDecision:
     """Everything whose time has come; afterwards `wake_ms` is the next deadline."""
-    out: list[Effect] = []
     due = now.steady_ms
-    _expire_pending(group, now, out)
-    _expire_sessions(group, limits, now, out)
+    follows = _expire_pending(group, now)
+    follows = together(follows, _expire_sessions(group, limits, now))
     if group.join_deadline_ms <= due:
-        join_time_is_up(group, limits, now, out)
+        follows = together(follows, join_time_is_up(group, limits, now))
     if group.sync_deadline_ms <= due:
-        sync_time_is_up(group, limits, now, out)
+        follows = together(follows, sync_time_is_up(group, limits, now))
     group.wake_ms = group.next_deadline_ms()
-    return out
+    return follows
 
 
-def _expire_pending(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+def _expire_pending(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
     gone = [member_id for member_id, deadline_ms in group.pending.items() if deadline_ms <= now.steady_ms]
     for member_id in gone:
         del group.pending[member_id]
         log.info("group %s: %s never came back with its id", group.group_id, member_id)
-    if gone:
-        complete_if_joined(group, now, out, even_at_first=True)
+    return complete_if_joined(group, now, even_at_first=True) if gone else NOTHING
 
 
-def _expire_sessions(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def _expire_sessions(group: LiveClassicGroup, limits: Limits, now: Moment) -> ClassicDecision:
     late = [member for member in group.members.values() if member.deadline_ms <= now.steady_ms]
     gone = [member for member in late if not member.is_excused]
     for member in late:
         member.deadline_ms = NEVER  # of those that wait for us: their session begins anew with the answer
     if not gone:
-        return
+        return NOTHING
+    told: list[Answer] = []
     for member in gone:
         log.info("group %s: nothing heard of %s, it is taken out", group.group_id, member.member_id)
-        drop(group, member, out)
+        told += drop(group, member)
     if group.phase in IN_GENERATION:
-        prepare(group, some([member.member_id for member in gone]) + " not heard of", limits, now, out)
-    else:
-        complete_if_joined(group, now, out, even_at_first=True)
+        return after(told, prepare(group, some([member.member_id for member in gone]) + " not heard of", limits, now))
+    return after(told, complete_if_joined(group, now, even_at_first=True))

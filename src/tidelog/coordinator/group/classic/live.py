@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.effects import Moment
 from tidelog.coordinator.group.classic.member import NEVER, LiveMember, Protocols, bytes_of
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, TRANSITIONS, Phase
 from tidelog.wire.errors import ErrorCode, KafkaError
 

@@ -3,19 +3,21 @@
 import logging
 
 from tidelog.coordinator.group.classic import answers
-from tidelog.coordinator.group.classic.effects import (
+from tidelog.coordinator.group.classic.decision import (
+    NOTHING,
     Answer,
     Assigned,
+    ClassicDecision,
     Created,
-    Effect,
     Emptied,
-    Moment,
     Purpose,
     Replaced,
+    tell,
 )
 from tidelog.coordinator.group.classic.joining import replaced
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.coordinator.group.classic.syncing import assigned
@@ -41,7 +43,9 @@ def told_as(error: ErrorCode) -> ErrorCode:
     return _TOLD_AS.get(error, error)
 
 
-def written(group: LiveClassicGroup, purpose: Purpose, error: ErrorCode, limits: Limits, now: Moment) -> list[Effect]:
+def written(
+    group: LiveClassicGroup, purpose: Purpose, error: ErrorCode, limits: Limits, now: Moment
+) -> ClassicDecision:
     """`error` is NONE for a record that is committed."""
     error = told_as(error)
     if error is not ErrorCode.NONE:
@@ -50,26 +54,26 @@ def written(group: LiveClassicGroup, purpose: Purpose, error: ErrorCode, limits:
         case Emptied(answer):
             # An empty group has nobody to mislead: should the log keep the former members, their sessions end again.
             if answer is None:
-                return []
-            return [answer] if not error else [Answer(answer.ticket, LeaveGroupResponse(error_code=error))]
+                return NOTHING
+            return tell(answer if not error else Answer(answer.ticket, LeaveGroupResponse(error_code=error)))
         case Created():
-            return bury(group, error, now) if error and group.phase is not Phase.DEAD else []
+            return bury(group, error, now) if error and group.phase is not Phase.DEAD else NOTHING
         case Assigned():
             return assigned(group, purpose, error, limits, now)
         case Replaced():
             return replaced(group, purpose, error, now)
 
 
-def bury(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> list[Effect]:
+def bury(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> ClassicDecision:
     """The group isn't coordinated here any more: everyone who waits is told why."""
-    out: list[Effect] = []
+    told: list[Answer] = []
     for member in group.members.values():
         ticket = group.unpark(member)
         if ticket is not None:
-            out.append(Answer(ticket, answers.refused(code, member.member_id)))
+            told.append(Answer(ticket, answers.refused(code, member.member_id)))
         if member.syncing is not None:
-            out.append(Answer(member.syncing, answers.unsynced(code)))
+            told.append(Answer(member.syncing, answers.unsynced(code)))
             member.syncing = None
     group.join_deadline_ms = group.sync_deadline_ms = NEVER
     group.enter(Phase.DEAD, now)
-    return out
+    return tell(*told)

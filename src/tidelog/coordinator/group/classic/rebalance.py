@@ -1,16 +1,17 @@
 """From one generation of a classic group to the next: gather the members, choose, hand out, and who is late.
 
-Every function changes the group and adds to `out` what the shell has to do. Which phase may follow which, and why that
-is safe, stands in `phases`.
+Every function moves the live group and returns what follows: a decision, or answers alone where nothing is written.
+Which phase may follow which, and why that is safe, stands in `phases`.
 """
 
 import logging
 from dataclasses import dataclass
 
 from tidelog.coordinator.group.classic import answers, records
-from tidelog.coordinator.group.classic.effects import Answer, Effect, Emptied, Moment, Write
+from tidelog.coordinator.group.classic.decision import NOTHING, Answer, ClassicDecision, Emptied, after, tell, write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER, LiveMember, some
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupResponse
@@ -31,10 +32,11 @@ class Limits:
     initial_delay_ms: int = 100
 
 
-def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment) -> ClassicDecision:
     """Call everybody to join. A group that was empty waits a little, so that members who start together meet."""
+    told: list[Answer] = []
     if group.phase is Phase.COMPLETING:
-        forget_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
+        told = forget_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _end_sync(group)
     was_empty = group.phase is Phase.EMPTY
     group.enter(Phase.PREPARING, now)
@@ -44,26 +46,27 @@ def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, o
         group.initial_left_ms = max(group.rebalance_timeout_ms - limits.initial_delay_ms, 0)
         _join_by(group, now.steady_ms + limits.initial_delay_ms)
     elif group.all_joined:
-        complete_join(group, now, out)
+        return after(told, complete_join(group, now))
     else:
         _join_by(group, now.steady_ms + group.rebalance_timeout_ms)
+    return tell(*told)
 
 
-def prepare_or_complete(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def prepare_or_complete(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment) -> ClassicDecision:
     """The members changed: begin a rebalance, or go on with the one that is under way."""
     if group.phase is Phase.PREPARING:
-        complete_if_joined(group, now, out)
-    else:
-        prepare(group, reason, limits, now, out)
+        return complete_if_joined(group, now)
+    return prepare(group, reason, limits, now)
 
 
-def complete_if_joined(group: LiveClassicGroup, now: Moment, out: list[Effect], *, even_at_first: bool = False) -> None:
+def complete_if_joined(group: LiveClassicGroup, now: Moment, *, even_at_first: bool = False) -> ClassicDecision:
     """End the join phase once nobody is missing; the initial delay is waited for even so, unless told otherwise."""
     if group.phase is Phase.PREPARING and group.all_joined and (even_at_first or group.initial_left_ms is None):
-        complete_join(group, now, out)
+        return complete_join(group, now)
+    return NOTHING
 
 
-def join_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def join_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment) -> ClassicDecision:
     """The deadline of the join phase: an initial delay during which somebody came is prolonged, within its bound."""
     left_ms = group.initial_left_ms
     if left_ms and group.newcomer:
@@ -71,11 +74,11 @@ def join_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: l
         delay_ms = min(limits.initial_delay_ms, left_ms)
         group.initial_left_ms = max(left_ms - delay_ms, 0)
         _join_by(group, now.steady_ms + delay_ms)
-    else:
-        complete_join(group, now, out)
+        return NOTHING
+    return complete_join(group, now)
 
 
-def complete_join(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+def complete_join(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
     """Go on with those who joined; static members may be away for a restart, so they stay."""
     late = [member for member in group.members.values() if member.joining is None and not member.is_static]
     for member in late:
@@ -86,14 +89,11 @@ def complete_join(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> No
         log.warning("group %s: no member joined in time; it waits until sessions end", group.group_id)
         group.initial_left_ms = None
         _join_by(group, now.steady_ms + max(group.rebalance_timeout_ms, LOOK_AGAIN_MS))
-        return
+        return NOTHING
     group.join_deadline_ms = NEVER
     group.initial_left_ms = None
     group.generation += 1
-    if group.members:
-        _begin_generation(group, now, out)
-    else:
-        _become_empty(group, now, out)
+    return _begin_generation(group, now) if group.members else _become_empty(group, now)
 
 
 def _elect_leader(group: LiveClassicGroup) -> bool:
@@ -108,7 +108,7 @@ def _elect_leader(group: LiveClassicGroup) -> bool:
     return True
 
 
-def _begin_generation(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+def _begin_generation(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
     group.protocol = group.elect_protocol()
     group.enter(Phase.COMPLETING, now)
     log.info(
@@ -119,63 +119,70 @@ def _begin_generation(group: LiveClassicGroup, now: Moment, out: list[Effect]) -
         group.leader,
         group.protocol,
     )
+    told: list[Answer] = []
     for member in group.members.values():
         ticket = group.unpark(member)
         if ticket is not None:
-            out.append(Answer(ticket, answers.joined(group, member)))
+            told.append(Answer(ticket, answers.joined(group, member)))
         member.is_new = False
         group.expect(member, now)
         group.unsynced.add(member.member_id)
     group.sync_deadline_ms = now.steady_ms + group.rebalance_timeout_ms
     group.wake_by(group.sync_deadline_ms)
+    return tell(*told)
 
 
-def _become_empty(group: LiveClassicGroup, now: Moment, out: list[Effect]) -> None:
+def _become_empty(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
     group.protocol = None
     group.enter(Phase.EMPTY, now)
     log.info("group %s is empty in generation %d", group.group_id, group.generation)
-    out.append(Write(records.metadata(group, {}), Emptied(None)))
+    return write(records.group_entry(group, {}), Emptied(None))
 
 
-def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment, out: list[Effect]) -> None:
+def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment) -> ClassicDecision:
     """Members that joined and never asked for their assignment are gone: without them, again."""
     assert group.phase in IN_GENERATION
     late = [group.members[member_id] for member_id in sorted(group.unsynced)]
     group.sync_deadline_ms = NEVER
     if not late:
-        return
-    for member in late:
-        drop(group, member, out)
+        return NOTHING
+    told = [answer for member in late for answer in drop(group, member)]
     names = some([member.member_id for member in late])
-    prepare(group, f"{names} did not sync in time", limits, now, out)
+    return after(told, prepare(group, f"{names} did not sync in time", limits, now))
 
 
-def forget_assignments(group: LiveClassicGroup, code: ErrorCode, now: Moment, out: list[Effect]) -> None:
+def forget_assignments(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> list[Answer]:
     """What was or would have been assigned in this generation isn't: who waits for it hears so."""
+    told: list[Answer] = []
     for member in group.members.values():
         member.assignment = b""
-        release_sync(group, member, answers.unsynced(code), now, out)
+        told += release_sync(group, member, answers.unsynced(code), now)
+    return told
 
 
 def release_sync(
-    group: LiveClassicGroup, member: LiveMember, response: SyncGroupResponse, now: Moment, out: list[Effect]
-) -> None:
+    group: LiveClassicGroup, member: LiveMember, response: SyncGroupResponse, now: Moment
+) -> tuple[Answer, ...]:
     """Answer a SyncGroup that waits. The session begins anew: while it waited, silence was excused."""
-    if member.syncing is not None:
-        out.append(Answer(member.syncing, response))
-        member.syncing = None
-        group.expect(member, now)
+    ticket = member.syncing
+    if ticket is None:
+        return ()
+    member.syncing = None
+    group.expect(member, now)
+    return (Answer(ticket, response),)
 
 
-def drop(group: LiveClassicGroup, member: LiveMember, out: list[Effect]) -> None:
+def drop(group: LiveClassicGroup, member: LiveMember) -> list[Answer]:
     """Take a member out; a request of it that waits is told to begin anew, should there still be somebody."""
+    told: list[Answer] = []
     ticket = group.unpark(member)
     if ticket is not None:
-        out.append(Answer(ticket, answers.refused(ErrorCode.UNKNOWN_MEMBER_ID)))
+        told.append(Answer(ticket, answers.refused(ErrorCode.UNKNOWN_MEMBER_ID)))
     if member.syncing is not None:
-        out.append(Answer(member.syncing, answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID)))
+        told.append(Answer(member.syncing, answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID)))
         member.syncing = None
     group.remove(member)
+    return told
 
 
 def _join_by(group: LiveClassicGroup, deadline_ms: float) -> None:

@@ -23,9 +23,9 @@ def new_group(since_ms: int) -> GroupMetadataValue:
     return GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=since_ms)
 
 
-def metadata(group: LiveClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+def group_entry(group: LiveClassicGroup, assignments: Mapping[str, bytes]) -> Entry:
     """The group as it stands, with these assignments."""
-    return GroupMetadataValue(
+    value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol,
@@ -45,3 +45,4 @@ def metadata(group: LiveClassicGroup, assignments: Mapping[str, bytes]) -> Group
             for member in group.members.values()
         ],
     )
+    return entry(group.group_id, value)

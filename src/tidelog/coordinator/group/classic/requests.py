@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.classic import answers
+from tidelog.coordinator.group.classic.decision import together
 from tidelog.coordinator.group.classic.joining import Join, create, join
 from tidelog.coordinator.group.classic.leaving import heartbeat, leave
 from tidelog.coordinator.group.classic.shell import act, find, limits_of, moment, open_group
@@ -65,10 +66,8 @@ def join_group(
     answer: Promise[JoinGroupResponse] = Promise()
     new_id = "" if request.member_id else _member_id(coordinator.random, request.group_instance_id or client_id)
     asked = Join.of(request, version, client_id, client_host, new_id, answer)
-    effects = join(group, asked, limits, now)
-    if is_new:
-        effects.append(create(group))
-    act(coordinator, shard, group, effects)
+    decision = join(group, asked, limits, now)
+    act(coordinator, shard, group, together(decision, create(group)) if is_new else decision)
     return answer
 
 

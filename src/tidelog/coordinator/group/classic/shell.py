@@ -10,24 +10,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.coordinator.group.classic.effects import Answer, Effect, Moment, Purpose, Write
 from tidelog.coordinator.group.classic.leaving import expire
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.outcomes import written
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
-from tidelog.coordinator.group.classic.records import entry
 from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
-    from tidelog.coordinator.entry import Entry
+    from tidelog.coordinator.group.classic.decision import ClassicDecision, Purpose
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
-    from tidelog.coordinator.group.state import GroupsState
     from tidelog.env.clock import Clock
     from tidelog.env.promise import Promise
 
@@ -82,13 +80,15 @@ def forget(shard: GroupShard, group_id: str) -> None:
         group.alarm.cancel()
 
 
-def act(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGroup, effects: list[Effect]) -> None:
-    """Do what a decision asked for. The group is between two events here, so what an answer sets off may come back."""
-    for effect in effects:
-        if isinstance(effect, Answer):
-            cast("Promise[Any]", effect.ticket).resolve(effect.response)
-        else:
-            _write(coordinator, shard, group, effect)
+def act(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGroup, decision: ClassicDecision) -> None:
+    """Do what was decided. The group is between two events here, so what an answer sets off may come back."""
+    records, (answers, purpose) = decision
+    for answer in answers:
+        cast("Promise[Any]", answer.ticket).resolve(answer.response)
+    if purpose is not None:
+        group.writing += 1
+        written = shard.submit(lambda state, _: Decision(records, None))
+        written.on_done(lambda done: _written(coordinator, shard, group, purpose, done))
     if group.phase is Phase.DEAD:
         if shard.live.classic.get(group.group_id) is group:
             forget(shard, group.group_id)
@@ -96,22 +96,12 @@ def act(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGrou
         _set_alarm(coordinator, shard, group)
 
 
-def _write(coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGroup, write: Write) -> None:
-    record = entry(group.group_id, write.value)
-
-    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, None]:
-        return Decision((record,), None)
-
-    group.writing += 1
-    shard.submit(decide).on_done(lambda done: _written(coordinator, shard, group, write.purpose, done))
-
-
 def _written(
     coordinator: GroupCoordinator, shard: GroupShard, group: LiveClassicGroup, purpose: Purpose, done: Promise[None]
 ) -> None:
     group.writing -= 1
-    effects = written(group, purpose, error_of(done.error), limits_of(coordinator.config), moment(shard.clock))
-    act(coordinator, shard, group, effects)
+    now = moment(shard.clock)
+    act(coordinator, shard, group, written(group, purpose, error_of(done.error), limits_of(coordinator.config), now))
 
 
 def error_of(error: BaseException | None) -> ErrorCode:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.coordinator.group.classic import answers, records
-from tidelog.coordinator.group.classic.effects import Answer, Assigned, Effect, Moment, Write
+from tidelog.coordinator.group.classic.decision import NOTHING, Answer, Assigned, ClassicDecision, after, tell, write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER, LiveMember, some
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.coordinator.group.classic.rebalance import Limits, forget_assignments, prepare, release_sync
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -40,27 +41,25 @@ class Sync(NamedTuple):
         )
 
 
-def sync(group: LiveClassicGroup, request: Sync, now: Moment) -> list[Effect]:
-    out: list[Effect] = []
+def sync(group: LiveClassicGroup, request: Sync, now: Moment) -> ClassicDecision:
     try:
         member = group.check_member(request.member_id, request.instance_id)
         group.check_generation(request.generation)
         _check_protocol(group, request)
     except KafkaError as error:
-        return [Answer(request.ticket, answers.unsynced(error.code))]
+        return tell(Answer(request.ticket, answers.unsynced(error.code)))
     if group.phase in IN_GENERATION:
         group.unsynced.discard(member.member_id)
         if not group.unsynced:
             group.sync_deadline_ms = NEVER
     if group.phase is Phase.STABLE:
-        out.append(Answer(request.ticket, answers.synced(group, member)))
-    elif group.phase is Phase.COMPLETING:
-        _wait(member, request, out)
+        return tell(Answer(request.ticket, answers.synced(group, member)))
+    if group.phase is Phase.COMPLETING:
+        told = _wait(member, request)
         if group.leader == member.member_id and group.handed_in != group.generation:
-            _assign(group, request, out)
-    else:
-        out.append(Answer(request.ticket, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)))
-    return out
+            return after(told, _assign(group, request))
+        return tell(*told)
+    return tell(Answer(request.ticket, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)))
 
 
 def _check_protocol(group: LiveClassicGroup, request: Sync) -> None:
@@ -71,13 +70,15 @@ def _check_protocol(group: LiveClassicGroup, request: Sync) -> None:
             )
 
 
-def _wait(member: LiveMember, request: Sync, out: list[Effect]) -> None:
-    if member.syncing is not None:  # asked twice: the first is told to begin anew, the second waits
-        out.append(Answer(member.syncing, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)))
-    member.syncing = request.ticket
+def _wait(member: LiveMember, request: Sync) -> tuple[Answer, ...]:
+    superseded, member.syncing = member.syncing, request.ticket
+    if superseded is None:
+        return ()
+    # Asked twice: the first is told to begin anew, the second waits.
+    return (Answer(superseded, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)),)
 
 
-def _assign(group: LiveClassicGroup, request: Sync, out: list[Effect]) -> None:
+def _assign(group: LiveClassicGroup, request: Sync) -> ClassicDecision:
     """Members that the leader forgot get nothing to do; what it assigned to strangers is let go.
 
     Once a generation: what is on its way to the log is what members will be told. Where that fails, all join anew.
@@ -92,20 +93,21 @@ def _assign(group: LiveClassicGroup, request: Sync, out: list[Effect]) -> None:
             group.generation,
             some(forgotten),
         )
-    out.append(Write(records.metadata(group, assignments), Assigned(group.generation, assignments)))
+    return write(records.group_entry(group, assignments), Assigned(group.generation, assignments))
 
 
-def assigned(group: LiveClassicGroup, write: Assigned, error: ErrorCode, limits: Limits, now: Moment) -> list[Effect]:
+def assigned(
+    group: LiveClassicGroup, purpose: Assigned, error: ErrorCode, limits: Limits, now: Moment
+) -> ClassicDecision:
     """The assignment is committed, or failed: then everyone joins again. Too late for its generation, it is nothing."""
-    out: list[Effect] = []
-    if group.phase is not Phase.COMPLETING or group.generation != write.generation:
-        return out
+    if group.phase is not Phase.COMPLETING or group.generation != purpose.generation:
+        return NOTHING
     if error is not ErrorCode.NONE:
-        forget_assignments(group, error, now, out)
-        prepare(group, f"the assignment could not be stored: {error.name}", limits, now, out)
-        return out
+        forgotten = forget_assignments(group, error, now)
+        return after(forgotten, prepare(group, f"the assignment could not be stored: {error.name}", limits, now))
     group.enter(Phase.STABLE, now)
+    told: list[Answer] = []
     for member in group.members.values():
-        member.assignment = write.assignments[member.member_id]
-        release_sync(group, member, answers.synced(group, member), now, out)
-    return out
+        member.assignment = purpose.assignments[member.member_id]
+        told += release_sync(group, member, answers.synced(group, member), now)
+    return tell(*told)

@@ -71,9 +71,9 @@ def join(
     ):
         made = downgrade(group, (), context, joining=after)
         return Decision(made.entries, Joined(response, downgrade=made))
-    step = advance(group, found, after, as_owned(said.owned, context.image), context)
+    entries, step = advance(group, found, after, as_owned(said.owned, context.image), context)
     response.generation_id = step.member.epoch
-    return Decision(step.entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target))
+    return Decision(entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target))
 
 
 def replaced(group: ConsumerGroup, former: Member, joining: Member) -> ConsumerGroup:

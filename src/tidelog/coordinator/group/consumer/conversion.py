@@ -15,9 +15,9 @@ from immutables import Map
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic import records as classic_records
-from tidelog.coordinator.group.classic.effects import Moment
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import LiveMember
+from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.consumer import embedded
 from tidelog.coordinator.group.consumer import entries as records
@@ -174,8 +174,7 @@ def downgrade(
         version = _version(member.metadata(live.protocol))
         member.assignment = embedded.write_assignment(partitions, version, context.image)
         assignments[member.member_id] = member.assignment
-    value = classic_records.metadata(live, assignments)
-    return Downgrade([*records.group_gone(group), classic_records.entry(group.id, value)], live)
+    return Downgrade([*records.group_gone(group), classic_records.group_entry(live, assignments)], live)
 
 
 def _downgraded(member: Member, classic: ClassicFacts) -> LiveMember:

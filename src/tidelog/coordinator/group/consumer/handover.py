@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.effects import Effect
+from tidelog.coordinator.group.classic.decision import NOTHING
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.outcomes import bury
 from tidelog.coordinator.group.classic.rebalance import prepare
@@ -24,10 +24,8 @@ def install(
     shard.live.classic[live.group_id] = live
     for member in live.members.values():
         live.expect(member, now)
-    effects: list[Effect] = []
-    if rebalance:
-        prepare(live, reason, limits_of(coordinator.config), now, effects)
-    act(coordinator, shard, live, effects)
+    follows = prepare(live, reason, limits_of(coordinator.config), now) if rebalance else NOTHING
+    act(coordinator, shard, live, follows)
 
 
 def retire(coordinator: GroupCoordinator, shard: GroupShard, live: LiveClassicGroup) -> None:

@@ -44,7 +44,7 @@ def heartbeat(
     checking.check_room(group, request.member_id, request.instance_id, context.terms.members_max)
     found = membership.find(group, request, request.member_id or new_id())
     after = membership.updated(found.member, request, caller)
-    step = advance(group, found, after, request.topic_partitions, context)
+    entries, step = advance(group, found, after, request.topic_partitions, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=step.member.id,
         member_epoch=step.member.epoch,
@@ -56,9 +56,7 @@ def heartbeat(
         or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
-    return Decision(
-        step.entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target)
-    )
+    return Decision(entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target))
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -43,7 +43,6 @@ from tidelog.machine.decision import Decision
 class Step(NamedTuple):
     """What came of it."""
 
-    entries: list[Entry]
     member: Member
     compared: bool
     """Whether the topics' hash was compared with the image."""
@@ -66,7 +65,9 @@ class _Subscribed(NamedTuple):
     """All expressions are resolved."""
 
 
-def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, context: DecisionContext) -> Step:
+def advance(
+    group: ConsumerGroup, found: Found, after: Member, owned: Owned, context: DecisionContext
+) -> Decision[Entry, Step]:
     before = found.member
     entries: list[Entry] = []
     is_new = found.replaces is None and before.id not in group.members
@@ -101,7 +102,7 @@ def advance(group: ConsumerGroup, found: Found, after: Member, owned: Owned, con
         if stepped is not after:
             entries.append(records.current_entry(group.id, stepped))
             after, moved = stepped, True
-    return Step(entries, after, compared, moved, subscribed.complete, target.is_due)
+    return Decision(entries, Step(after, compared, moved, subscribed.complete, target.is_due))
 
 
 def _replacing(group: ConsumerGroup, former_id: str, member: Member) -> list[Entry]:
