@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.consumer.membership import Caller
-from tidelog.coordinator.group.consumer.requests import beat, prepared
+from tidelog.coordinator.group.caller import Caller
+from tidelog.coordinator.group.consumer.requests import prepared
+from tidelog.coordinator.group.router import consumer_heartbeat
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
@@ -40,4 +41,4 @@ def _beat_after(
 
 def _beat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Promise[ConsumerGroupHeartbeatResponse]:
     caller = Caller(context.client_id or "", f"/{context.client_host}")
-    return beat(context.services.groups, request, context.version, caller)
+    return consumer_heartbeat(context.services.groups, request, context.version, caller)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.requests import beat
+from tidelog.coordinator.group.router import classic_heartbeat
 
 if TYPE_CHECKING:
     from tidelog.apis.context import Context
@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: HeartbeatRequest) -> HeartbeatResponse | Promise[HeartbeatResponse]:
-    return beat(context.services.groups, request)
+    return classic_heartbeat(context.services.groups, request)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.requests import join_group
+from tidelog.coordinator.group.caller import Caller
+from tidelog.coordinator.group.router import join_group
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ FIRST_WITH_NULL_PROTOCOL = 7
 
 
 def handle(context: Context, request: JoinGroupRequest) -> Promise[JoinGroupResponse]:
-    client_host = f"/{context.client_host}"
-    answer = join_group(context.services.groups, request, context.version, context.client_id or "", client_host)
+    caller = Caller(context.client_id or "", f"/{context.client_host}")
+    answer = join_group(context.services.groups, request, context.version, caller)
     return answer.map(lambda response: _worded(response, context.version))
 
 

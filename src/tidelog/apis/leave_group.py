@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.requests import leave_group
+from tidelog.coordinator.group.router import leave_group
 from tidelog.env.slices import Steps, settled
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.classic.requests import sync_group
+from tidelog.coordinator.group.router import sync_group
 from tidelog.env.slices import CHEAP_A_STEP, Steps
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.heartbeat import heartbeat
 from tidelog.coordinator.group.consumer.leaving import fence, leave
-from tidelog.coordinator.group.consumer.membership import Caller
 from tidelog.coordinator.group.consumer.regex import Matches
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.fold import fold
+from tidelog.coordinator.group.migration import downgrade
 from tidelog.coordinator.group.state import EMPTY, GroupsState
 from tidelog.machine.machine import Position
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -88,7 +89,7 @@ class Crew:
 
     @property
     def context(self) -> DecisionContext:
-        return DecisionContext(self.image, self.terms, self.now_ms, self.matches, True, self.refresh_regexes)
+        return DecisionContext(self.image, self.terms, self.now_ms, self.matches, downgrade, True, self.refresh_regexes)
 
     def write(self, entries: Sequence[Entry]) -> list[Entry]:
         """Fold them as they are read back; the state from the whole log is the same."""

@@ -12,6 +12,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
+    from tidelog.coordinator.group.consumer.downgrade import Migration
     from tidelog.coordinator.group.consumer.regex import Matches
     from tidelog.coordinator.group.live import GroupLive, GroupShard
     from tidelog.coordinator.group.state import GroupsState
@@ -63,6 +64,13 @@ class GroupCoordinator:
 
             self._matches = Matches()
         return self._matches
+
+    @property
+    def migration(self) -> Migration:
+        """How groups come from one protocol to the other; imported once there is one."""
+        from tidelog.coordinator.group import migration
+
+        return migration
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Where the group's state is. Raises INVALID_GROUP_ID for an empty id, and as `Shards.of` does."""

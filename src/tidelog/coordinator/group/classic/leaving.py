@@ -14,7 +14,7 @@ from tidelog.coordinator.group.classic.decision import (
     together,
 )
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import NEVER, some
+from tidelog.coordinator.group.classic.member import NEVER
 from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
 from tidelog.coordinator.group.classic.rebalance import (
@@ -25,6 +25,7 @@ from tidelog.coordinator.group.classic.rebalance import (
     prepare,
     sync_time_is_up,
 )
+from tidelog.coordinator.group.names import some
 from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse

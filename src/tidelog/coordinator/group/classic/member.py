@@ -1,6 +1,6 @@
 """A member of a classic group as its coordinator sees it: what it asked for, and whether it waits for an answer."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from tidelog.coordinator.group.classic.state import ClassicMember
 
@@ -8,15 +8,6 @@ Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the order that the member prefers."""
 
 NEVER = float("inf")
-
-
-NAMED_MAX = 5
-
-
-def some(member_ids: Sequence[str]) -> str:
-    """For the log: the first few, and how many more. Ids may be long, and thousands."""
-    more = len(member_ids) - NAMED_MAX
-    return ", ".join(member_ids[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def bytes_of(protocols: Protocols) -> int:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from tidelog.coordinator.group.classic import answers, records
 from tidelog.coordinator.group.classic.decision import NOTHING, Answer, ClassicDecision, Emptied, after, tell, write
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
-from tidelog.coordinator.group.classic.member import NEVER, LiveMember, some
+from tidelog.coordinator.group.classic.member import NEVER, LiveMember
 from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
+from tidelog.coordinator.group.names import some
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupResponse
 

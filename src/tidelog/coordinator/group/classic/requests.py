@@ -1,7 +1,4 @@
-"""The four requests of the classic protocol: from `apis` to the group they are about.
-
-Where that is one of the consumer protocol (KIP-848), which takes classic members too, it answers itself.
-"""
+"""The four requests of the classic protocol, for groups that follow it: from the router to the group."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ from tidelog.coordinator.group.classic.joining import Join, create, join
 from tidelog.coordinator.group.classic.leaving import heartbeat, leave
 from tidelog.coordinator.group.classic.shell import act, find, limits_of, moment, open_group
 from tidelog.coordinator.group.classic.syncing import Sync, sync
-from tidelog.coordinator.group.consumer import classic_members
 from tidelog.env.promise import Promise
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -24,7 +20,9 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.group.live import GroupShard
     from tidelog.env.random import Random
 
 
@@ -34,54 +32,45 @@ OWNER_CHARACTERS_MAX = 1000
 """How much of a client's name is part of its member ids."""
 
 
-def join_group(
-    coordinator: GroupCoordinator, request: JoinGroupRequest, version: int, client_id: str, client_host: str
-) -> Promise[JoinGroupResponse]:
-    """The answer comes when the generation begins: after the join phase."""
+def refusal(config: BrokerConfig, request: JoinGroupRequest, version: int) -> ErrorCode:
+    """Why a JoinGroup is refused whatever its group is; NONE where it isn't."""
     if version == 0:  # it has no rebalance timeout: its session's counts
         request.rebalance_timeout_ms = request.session_timeout_ms
-    group_id = request.group_id
-    if not group_id:
-        return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
     if len(request.protocols) > PROTOCOLS_MAX:
-        return Promise[JoinGroupResponse].resolved(
-            answers.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-        )
-    limits = limits_of(coordinator.config)
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    limits = limits_of(config)
     if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
-        return Promise[JoinGroupResponse].resolved(
-            answers.refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-        )
-    try:
-        shard = coordinator.shard_of(group_id)
-    except KafkaError as error:
-        return Promise[JoinGroupResponse].resolved(answers.refused(error.code))
-    elsewhere = classic_members.join(coordinator, shard, request, version, client_id, client_host)
-    if elsewhere is not None:
-        return elsewhere
-    now = moment(shard.clock)
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def join_group(
+    coordinator: GroupCoordinator,
+    shard: GroupShard,
+    request: JoinGroupRequest,
+    version: int,
+    client_id: str,
+    client_host: str,
+) -> Promise[JoinGroupResponse]:
+    """The answer comes when the generation begins: after the join phase."""
+    group_id, now = request.group_id, moment(shard.clock)
     if request.member_id and find(shard, group_id) is None:
         return Promise[JoinGroupResponse].resolved(answers.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
     group, is_new = open_group(shard, group_id, now)
     answer: Promise[JoinGroupResponse] = Promise()
     new_id = "" if request.member_id else _member_id(coordinator.random, request.group_instance_id or client_id)
     asked = Join.of(request, version, client_id, client_host, new_id, answer)
-    decision = join(group, asked, limits, now)
+    decision = join(group, asked, limits_of(coordinator.config), now)
     act(coordinator, shard, group, together(decision, create(group)) if is_new else decision)
     return answer
 
 
 def sync_group(
-    coordinator: GroupCoordinator, request: SyncGroupRequest, assignments: Mapping[str, bytes]
+    coordinator: GroupCoordinator, shard: GroupShard, request: SyncGroupRequest, assignments: Mapping[str, bytes]
 ) -> Promise[SyncGroupResponse]:
     """The answer comes when the leader's assignment is committed."""
-    try:
-        shard = coordinator.shard_of(request.group_id)
-    except KafkaError as error:
-        return Promise[SyncGroupResponse].resolved(answers.unsynced(error.code))
-    elsewhere = classic_members.sync(coordinator, shard, request)
-    if elsewhere is not None:
-        return elsewhere
     group = find(shard, request.group_id)
     if group is None:
         return Promise[SyncGroupResponse].resolved(answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -90,16 +79,7 @@ def sync_group(
     return answer
 
 
-def beat(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatResponse:
-    """While the group is being loaded nobody can say more than that it goes on: its members stay."""
-    try:
-        shard = coordinator.shard_of(request.group_id)
-    except KafkaError as error:
-        is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
-    elsewhere = classic_members.beat(coordinator, shard, request)
-    if elsewhere is not None:
-        return elsewhere
+def beat(shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
     group = find(shard, request.group_id)
     if group is None:
         return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -109,28 +89,17 @@ def beat(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatR
 
 
 def leave_group(
-    coordinator: GroupCoordinator, group_id: str, leavers: Sequence[MemberIdentity]
+    coordinator: GroupCoordinator, shard: GroupShard, group_id: str, leavers: Sequence[MemberIdentity]
 ) -> Promise[LeaveGroupResponse]:
     """The answer comes at once, or where the group became empty when that is committed."""
-    try:
-        shard = coordinator.shard_of(group_id)
-    except KafkaError as error:
-        return Promise[LeaveGroupResponse].resolved(LeaveGroupResponse(error_code=error.code))
-    elsewhere = classic_members.leave(coordinator, shard, group_id, leavers)
-    if elsewhere is not None:
-        return elsewhere
     group = find(shard, group_id)
     if group is None:
         return Promise[LeaveGroupResponse].resolved(
             LeaveGroupResponse(members=[_unknown(leaver) for leaver in leavers])
         )
     answer: Promise[LeaveGroupResponse] = Promise()
-    act(
-        coordinator,
-        shard,
-        group,
-        leave(group, answer, leavers, limits_of(coordinator.config), moment(shard.clock)),
-    )
+    decision = leave(group, answer, leavers, limits_of(coordinator.config), moment(shard.clock))
+    act(coordinator, shard, group, decision)
     return answer
 
 

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer.checking import check_room
 from tidelog.coordinator.group.consumer.context import DecisionContext
-from tidelog.coordinator.group.consumer.conversion import Downgrade, downgrade, may_downgrade
+from tidelog.coordinator.group.consumer.downgrade import Downgrade, may_downgrade
 from tidelog.coordinator.group.consumer.embedded import Said, as_owned, read_subscription
-from tidelog.coordinator.group.consumer.membership import Caller, Found, known_instance, replacement
+from tidelog.coordinator.group.consumer.membership import Found, known_instance, replacement
 from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import PROTOCOL_TYPE, ClassicFacts, ConsumerGroup, Member, Subscription
 from tidelog.machine.decision import Decision
@@ -69,7 +70,7 @@ def join(
         and former.classic is None
         and may_downgrade(replaced(group, former, after), (), context.terms)
     ):
-        made = downgrade(group, (), context, joining=after)
+        made = context.downgrade(group, (), context.image, context.now_ms, joining=after)
         return Decision(made.entries, Joined(response, downgrade=made))
     entries, step = advance(group, found, after, as_owned(said.owned, context.image), context)
     response.generation_id = step.member.epoch

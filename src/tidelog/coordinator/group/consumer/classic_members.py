@@ -1,19 +1,16 @@
-"""Members of the classic protocol in a group of the consumer protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
-
-Each function answers None where the group isn't one of the consumer protocol: then the classic protocol goes on.
-"""
+"""Members of the classic protocol in a group of the consumer protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer import classic_join, embedded
 from tidelog.coordinator.group.consumer.assigning import target_decided
 from tidelog.coordinator.group.consumer.entries import epoch_entry, group_gone
-from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, forget
-from tidelog.coordinator.group.consumer.membership import Caller, known_instance, unknown
+from tidelog.coordinator.group.consumer.membership import known_instance, unknown
 from tidelog.coordinator.group.consumer.shell import context_of, departed, heard_of, keep, live_of, looked_at
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.target import is_due
@@ -33,95 +30,70 @@ if TYPE_CHECKING:
     from tidelog.coordinator.entry import Entry
     from tidelog.coordinator.group.consumer.classic_join import Joined
     from tidelog.coordinator.group.consumer.context import DecisionContext
+    from tidelog.coordinator.group.consumer.downgrade import Downgrade
     from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.coordinator.group.state import GroupsState
 
 
+class Join(NamedTuple):
+    """What came of a JoinGroup. With a `downgrade` the group is a classic one once the promise is resolved, and the
+    request is for that."""
+
+    promise: Promise[JoinGroupResponse]
+    downgrade: Downgrade | None = None
+
+
+def remove(shard: GroupShard, group: ConsumerGroup) -> Promise[None]:
+    """The group has no members: what is left of it in the log goes."""
+    return shard.submit(lambda state, _: Decision(group_gone(group), None))
+
+
 def join(
     coordinator: GroupCoordinator,
     shard: GroupShard,
-    request: JoinGroupRequest,
-    version: int,
-    client_id: str,
-    client_host: str,
-) -> Promise[JoinGroupResponse] | None:
-    """Also None where the group has no members: it isn't one of the consumer protocol any more then."""
-    group_id = request.group_id
-    group = shard.machine.newest.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        return None
-    if group.is_empty:
-        removed = shard.submit(lambda state, _: Decision(group_gone(group), None))
-        return None if removed.error is None else _failed_join(removed.error, request)
-    live = live_of(shard, group_id)
-    caller = Caller(client_id, client_host)
-
-    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, tuple[Joined, DecisionContext]]:
-        context = context_of(coordinator, live, group, group_id, now_ms)
-        entries, made = classic_join.join(
-            group, request, version, caller, context, lambda: uuid_text(coordinator.random.uuid())
-        )
-        return Decision(entries, (made, context))
-
-    submitted, decided = shard.hand_in(decide)
-    if decided is None:
-        return _failed_join(submitted.error, request)
-    made, context = decided
-    promise = submitted.map(lambda decided: decided[0].response)
-    if made.downgrade is not None:
-        forget(shard, group_id)
-        why = "a static member came back to the classic protocol"
-        install(coordinator, shard, made.downgrade.live, why, rebalance=group.epoch > group.target_epoch)
-        return _joined_there(coordinator, promise, request, version, caller)
-    if made.member is not None:
-        looked_at(live, context, compared=made.compared, resolved=made.resolved)
-        target_decided(coordinator, shard, group_id, live, wanted=made.wants_target)
-        deadlines = heard_of(coordinator, shard, group_id, live, made.member, request.session_timeout_ms, moved=True)
-        deadlines.join_s = NEVER
-        deadlines.sync_s = shard.clock.monotonic() + made.member.rebalance_timeout_ms / 1000
-        live.wake_by(deadlines.sync_s)
-        keep(coordinator, shard, group_id, live)
-    return promise
-
-
-def _joined_there(
-    coordinator: GroupCoordinator,
-    downgraded: Promise[JoinGroupResponse],
+    group: ConsumerGroup,
     request: JoinGroupRequest,
     version: int,
     caller: Caller,
-) -> Promise[JoinGroupResponse]:
-    """The group is a classic one once that is committed, and the member is in it: it joins again, there."""
-    answer: Promise[JoinGroupResponse] = Promise()
+) -> Join:
+    live = live_of(shard, group.id)
 
-    def committed(promise: Promise[JoinGroupResponse]) -> None:
-        from tidelog.coordinator.group.classic.requests import join_group
+    def decide(state: GroupsState, now_ms: int) -> Decision[Entry, tuple[Joined, DecisionContext]]:
+        context = context_of(coordinator, live, group, group.id, now_ms)
+        entries, joined = classic_join.join(
+            group, request, version, caller, context, lambda: uuid_text(coordinator.random.uuid())
+        )
+        return Decision(entries, (joined, context))
 
-        if promise.error is None:
-            request.member_id = promise.result().member_id
-            there = join_group(coordinator, request, version, *caller)
-        else:
-            there = _failed_join(promise.error, request)
-        there.on_done(lambda done: answer.resolve(done.result()) if done.error is None else answer.fail(done.error))
+    submitted, decided = shard.hand_in(decide)
+    if decided is None:
+        return Join(failed_join(submitted.error, request))
+    joined, context = decided
+    if joined.downgrade is not None:
+        forget(shard, group.id)
+    if joined.member is not None:
+        looked_at(live, context, compared=joined.compared, resolved=joined.resolved)
+        target_decided(coordinator, shard, group.id, live, wanted=joined.wants_target)
+        member, session_ms = joined.member, request.session_timeout_ms
+        deadlines = heard_of(coordinator, shard, group.id, live, member, session_ms, moved=True)
+        deadlines.join_s = NEVER
+        deadlines.sync_s = shard.clock.monotonic() + member.rebalance_timeout_ms / 1000
+        live.wake_by(deadlines.sync_s)
+        keep(coordinator, shard, group.id, live)
+    return Join(submitted.map(lambda decided: decided[0].response), joined.downgrade)
 
-    downgraded.on_done(committed)
-    return answer
 
-
-def _failed_join(error: BaseException | None, request: JoinGroupRequest) -> Promise[JoinGroupResponse]:
+def failed_join(error: BaseException | None, request: JoinGroupRequest) -> Promise[JoinGroupResponse]:
     if not isinstance(error, KafkaError):
         return Promise[JoinGroupResponse].failed(error or AssertionError("a decision was taken, or failed"))
     return Promise[JoinGroupResponse].resolved(JoinGroupResponse(error_code=error.code, member_id=request.member_id))
 
 
 def sync(
-    coordinator: GroupCoordinator, shard: GroupShard, request: SyncGroupRequest
-) -> Promise[SyncGroupResponse] | None:
-    group = shard.machine.newest.groups.get(request.group_id)
-    if not isinstance(group, ConsumerGroup):
-        return None
+    coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
+) -> Promise[SyncGroupResponse]:
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
         _check_protocol(member, request)
@@ -142,10 +114,9 @@ def sync(
     return shard.submit(lambda state, _: Decision((), response))
 
 
-def beat(coordinator: GroupCoordinator, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse | None:
-    group = shard.machine.newest.groups.get(request.group_id)
-    if not isinstance(group, ConsumerGroup):
-        return None
+def beat(
+    coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
+) -> HeartbeatResponse:
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     except KafkaError as error:
@@ -185,11 +156,8 @@ def _look_after(
 
 
 def leave(
-    coordinator: GroupCoordinator, shard: GroupShard, group_id: str, leavers: Sequence[MemberIdentity]
-) -> Promise[LeaveGroupResponse] | None:
-    group = shard.machine.newest.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        return None
+    coordinator: GroupCoordinator, shard: GroupShard, group: ConsumerGroup, leavers: Sequence[MemberIdentity]
+) -> Promise[LeaveGroupResponse]:
     answers: list[MemberResponse] = []
     leaving: dict[str, Member] = {}
     for leaver in leavers:
@@ -200,14 +168,14 @@ def leave(
         except KafkaError as error:
             answer.error_code = error.code
         answers.append(answer)
-    live = live_of(shard, group_id)
+    live = live_of(shard, group.id)
 
     def decide(state: GroupsState, now_ms: int) -> Decision[Entry, Gone]:
-        return fence(group, list(leaving.values()), context_of(coordinator, live, group, group_id, now_ms))
+        return fence(group, list(leaving.values()), context_of(coordinator, live, group, group.id, now_ms))
 
     promise, gone = shard.hand_in(decide)
     if gone is not None:
-        departed(coordinator, shard, group_id, gone)
+        departed(coordinator, shard, group.id, gone)
     return promise.map(lambda _: LeaveGroupResponse(members=answers))
 
 

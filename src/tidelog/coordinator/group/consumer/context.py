@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tidelog.coordinator.group.consumer.downgrade import MakeDowngrade
 from tidelog.coordinator.group.consumer.regex import Matches
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.metadata.image import ClusterImage
@@ -16,6 +17,8 @@ class DecisionContext(NamedTuple):
     matches: Matches
     """What expressions match, as far as that is known: it saves time, and changes no decision but by the work that one
     may do at once."""
+    downgrade: MakeDowngrade
+    """What the group becomes where only members of the classic protocol stay."""
     compare_topics: bool = True
     """The image's topics may be others than when the group's hash was last compared."""
     refresh_regexes: bool = False

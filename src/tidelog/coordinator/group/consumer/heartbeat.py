@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
+from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer import checking, membership
 from tidelog.coordinator.group.consumer.context import DecisionContext
-from tidelog.coordinator.group.consumer.membership import Caller
 from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup, Epochs, Member
 from tidelog.machine.decision import Decision

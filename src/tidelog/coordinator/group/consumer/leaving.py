@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.consumer import entries as records
 from tidelog.coordinator.group.consumer.context import DecisionContext
-from tidelog.coordinator.group.consumer.conversion import Downgrade, downgrade, may_downgrade
+from tidelog.coordinator.group.consumer.downgrade import Downgrade, may_downgrade
 from tidelog.coordinator.group.consumer.membership import known_instance, unknown
 from tidelog.coordinator.group.consumer.progress import counted
 from tidelog.coordinator.group.consumer.state import NOTHING, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
@@ -49,7 +49,7 @@ def fence(group: ConsumerGroup, members: Collection[Member], context: DecisionCo
     if not members:
         return Decision([], Gone(()))
     if may_downgrade(group, members, context.terms):
-        made = downgrade(group, {member.id for member in members}, context)
+        made = context.downgrade(group, {member.id for member in members}, context.image, context.now_ms)
         return Decision(made.entries, Gone(gone, made))
     entries = [entry for member_id in gone for entry in records.member_gone(group.id, member_id)]
     counts = dict(group.subscriptions)

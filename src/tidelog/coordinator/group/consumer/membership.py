@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer.state import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -18,13 +19,6 @@ from tidelog.coordinator.group.consumer.state import (
 )
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-
-
-class Caller(NamedTuple):
-    """Who sent a request."""
-
-    client_id: str
-    host: str
 
 
 class Found(NamedTuple):

@@ -10,14 +10,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.config.group import GROUP_RESOURCE
-from tidelog.coordinator.group.classic.member import some
 from tidelog.coordinator.group.consumer.assigning import computes_us
 from tidelog.coordinator.group.consumer.context import DecisionContext
-from tidelog.coordinator.group.consumer.handover import install
 from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.terms import Terms, terms_of
+from tidelog.coordinator.group.names import some
 from tidelog.machine.decision import Decision
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ def context_of(
         terms,
         now_ms,
         coordinator.matches,
+        coordinator.migration.downgrade,
         compare_topics=live.topics is not image.topics or live.brokers is not image.brokers,
         refresh_regexes=group is not None and _regexes_are_due(live, group, image, terms, now_ms),
         computes_us=computes_us(live),
@@ -200,4 +200,5 @@ def departed(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, go
         if gone.downgrade is not None or not live.members:
             forget(shard, group_id)
     if gone.downgrade is not None:
-        install(coordinator, shard, gone.downgrade.live, "the last member of the consumer protocol left")
+        why = "the last member of the consumer protocol left"
+        coordinator.migration.install(coordinator, shard, gone.downgrade, why)

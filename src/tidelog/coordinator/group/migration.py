@@ -5,26 +5,37 @@ members have the target; they stay with that and go on speaking the classic prot
 told to join again. Down: the last member of the new protocol goes, and the others make a classic group
 in the generation of the group epoch, which then rebalances. In both directions the records of the one form end with
 those of the other in one batch, so that a crash leaves the group in either, never in between.
+
+`upgrade` and `downgrade` are decisions; `take_over` and `install` bring what is live along once they are appended.
 """
+
+from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from immutables import Map
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic import records as classic_records
+from tidelog.coordinator.group.classic.decision import NOTHING as NOTHING_FOLLOWS
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import LiveMember
 from tidelog.coordinator.group.classic.moment import Moment
+from tidelog.coordinator.group.classic.outcomes import bury
 from tidelog.coordinator.group.classic.phases import Phase
+from tidelog.coordinator.group.classic.rebalance import prepare
+from tidelog.coordinator.group.classic.shell import act, limits_of, moment
+from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.coordinator.group.consumer import embedded
 from tidelog.coordinator.group.consumer import entries as records
-from tidelog.coordinator.group.consumer.context import DecisionContext
+from tidelog.coordinator.group.consumer.downgrade import Downgrade
 from tidelog.coordinator.group.consumer.embedded import Said
 from tidelog.coordinator.group.consumer.replay import with_member
+from tidelog.coordinator.group.consumer.shell import keep
 from tidelog.coordinator.group.consumer.state import (
+    JOIN_EPOCH,
     NOTHING,
     PROTOCOL_TYPE,
     ClassicFacts,
@@ -39,16 +50,43 @@ from tidelog.coordinator.group.consumer.topics import group_hash
 from tidelog.machine.decision import Decision
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
+from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+if TYPE_CHECKING:
+    from tidelog.coordinator.group.consumer.context import DecisionContext
+    from tidelog.coordinator.group.consumer.live import LiveConsumerGroup
+    from tidelog.coordinator.group.coordinator import GroupCoordinator
+    from tidelog.coordinator.group.live import GroupShard
+    from tidelog.coordinator.group.state import GroupsState
 
 ASSIGNORS_OF_CLIENTS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """What they add to an assignment is nothing that the new protocol needs: librdkafka's tell again who has what."""
 
 
-class Downgrade(NamedTuple):
-    """The records, and the classic group that they make: stable, without deadlines yet."""
+class Opened(NamedTuple):
+    """The group that a heartbeat of the new protocol is for, and the classic one that it was until now."""
 
-    entries: list[Entry]
-    live: LiveClassicGroup
+    group: ConsumerGroup
+    classic: LiveClassicGroup | None
+
+
+def open_group(
+    shard: GroupShard, state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: DecisionContext
+) -> Decision[Entry, Opened]:
+    """The group where it isn't one of the new protocol yet: a new one, or what a classic group becomes."""
+    group_id = request.group_id
+    known, classic = state.groups.get(group_id), shard.live.classic.get(group_id)
+    if request.member_epoch != JOIN_EPOCH:
+        exists = known is not None or classic is not None
+        message = f"Group {group_id} is not a consumer group." if exists else f"Consumer group {group_id} not found."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    if classic is None and isinstance(known, ClassicGroup):
+        classic = LiveClassicGroup.loaded(known, moment(shard.clock))
+    if classic is not None and classic.members:
+        entries, group = upgrade(classic, context.image, context.terms)
+        return Decision(entries, Opened(group, classic))
+    entries = [] if known is None else [classic_records.tombstone(group_id)]
+    return Decision(entries, Opened(ConsumerGroup(group_id), classic))
 
 
 def upgrade(classic: LiveClassicGroup, image: ClusterImage, terms: Terms) -> Decision[Entry, ConsumerGroup]:
@@ -143,19 +181,12 @@ def _refused(classic: LiveClassicGroup, reason: str) -> KafkaError:
     )
 
 
-def may_downgrade(group: ConsumerGroup, leaving: Collection[Member], terms: Terms) -> bool:
-    """Whether those who stay are some, all speak the classic protocol, and may go back to it."""
-    staying = len(group.members) - len(leaving)
-    classic = group.classic_members - sum(member.classic is not None for member in leaving)
-    return 0 < staying == classic and staying <= terms.classic_members_max and terms.may_downgrade
-
-
 def downgrade(
-    group: ConsumerGroup, leaving: Collection[str], context: DecisionContext, joining: Member | None = None
+    group: ConsumerGroup, leaving: Collection[str], image: ClusterImage, now_ms: int, joining: Member | None = None
 ) -> Downgrade:
     """The classic group of those who stay. `joining` takes the place, and the assignment, of the static member whose
     instance id it has."""
-    live = LiveClassicGroup(group.id, Moment(0.0, context.now_ms))
+    live = LiveClassicGroup(group.id, Moment(0.0, now_ms))
     former: dict[str, str] = {}
     staying = [member for _, member in sorted(group.members.items()) if member.id not in leaving]
     if joining is not None:
@@ -172,7 +203,7 @@ def downgrade(
     for member in live.members.values():
         partitions = group.target.get(former.get(member.member_id, member.member_id), NOTHING)
         version = _version(member.metadata(live.protocol))
-        member.assignment = embedded.write_assignment(partitions, version, context.image)
+        member.assignment = embedded.write_assignment(partitions, version, image)
         assignments[member.member_id] = member.assignment
     return Downgrade([*records.group_gone(group), classic_records.group_entry(live, assignments)], live)
 
@@ -194,3 +225,34 @@ def _version(metadata: bytes) -> int:
         return embedded.version_of(metadata)
     except MalformedError:
         return 0
+
+
+# -- what is live comes along
+
+
+def take_over(
+    coordinator: GroupCoordinator, shard: GroupShard, live: LiveConsumerGroup, classic: LiveClassicGroup
+) -> None:
+    """The classic group's members are the new group's now, and their sessions go on under it; who waits for a
+    generation is told to join again, and will be heard."""
+    now_s = shard.clock.monotonic()
+    for member in classic.members.values():
+        deadlines = live.of(member.member_id)
+        deadlines.session_s = now_s + member.session_timeout_ms / 1000
+        live.wake_by(deadlines.session_s)
+    keep(coordinator, shard, classic.group_id, live)
+    act(coordinator, shard, classic, bury(classic, ErrorCode.REBALANCE_IN_PROGRESS, moment(shard.clock)))
+
+
+def install(
+    coordinator: GroupCoordinator, shard: GroupShard, downgrade: Downgrade, reason: str, *, rebalance: bool = True
+) -> None:
+    """The group is a classic one from now on: its members' sessions begin, and they are called to join again."""
+    live = downgrade.successor
+    assert isinstance(live, LiveClassicGroup)
+    now = moment(shard.clock)
+    shard.live.classic[live.group_id] = live
+    for member in live.members.values():
+        live.expect(member, now)
+    follows = prepare(live, reason, limits_of(coordinator.config), now) if rebalance else NOTHING_FOLLOWS
+    act(coordinator, shard, live, follows)
