@@ -189,7 +189,7 @@ def test_a_coordinator_that_is_unloaded_meanwhile_is_asked_again(harbour: Harbou
         pipe.produce(txn, (0, sequence))
     harbour.pass_time(0.1)
     shards = harbour.services.transactions.shards
-    shards._unload(shards.of(txn.name).index)
+    shards.unload(shards.of(txn.name).index)
     harbour.let_sync()
     answers = pipe.wait(3)
     assert answers[0] == [ErrorCode.NOT_ENOUGH_REPLICAS]

@@ -155,7 +155,7 @@ def test_a_shard_begins_when_what_it_read_is_durable() -> None:
     crew = shard(port)
     port.hold_syncs()
     crew.submit(lambda state, now_ms: ([offset(0, 2)], None))
-    port.services.groups.shards._unload(crew.index)
+    port.services.groups.shards.unload(crew.index)
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     port.settle()
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidelog.coordinator.shard_states import ShardState
 from tidelog.coordinator.shards import Shards
 from tidelog.log.opening import Place
 from tidelog.raft import folder
@@ -58,5 +59,5 @@ def test_folders_of_a_partition_in_the_order_of_their_listing_are_found_out(monk
 
 
 def test_a_coordinator_that_is_never_loaded_again_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shards, "_rest", lambda self, index: self._resting.add(index))
+    monkeypatch.setattr(Shards, "_rest", lambda self, slot: slot.to(ShardState.RESTING))
     assert "waited 60.0 s" in first_violation(TransactionsRun, (("descriptors", 1.0),))

@@ -1,7 +1,7 @@
 """The shards of one internal topic: loaded when this broker comes to lead a partition, unloaded when it no longer does.
 
 A partition is loaded when one of its keys is first asked for, at once where its log is small; the others follow in the
-background, one chunk a turn of the loop, whoever is asked for first.
+background, one chunk a turn of the loop, whoever is asked for first. Its states stand in `shard_states`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from tidelog.coordinator.loading import Loading
 from tidelog.coordinator.placement import partition_of
 from tidelog.coordinator.shard import Kind, Shard
+from tidelog.coordinator.shard_states import ShardState, Slot
 from tidelog.replica.replicas import NotOpenYet
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 
@@ -64,15 +65,12 @@ class Shards(Generic[S, L]):
         self._env = env
         self._replicas = replicas
         self._metadata = metadata
-        self._shards: dict[int, Shard[S, L]] = {}
-        self._loading: dict[int, Loading[S, L]] = {}
+        self._slots: dict[int, Slot[S, L]] = {}
         self._queue: deque[int] = deque()
+        """Those that are to be loaded, or read on; the first has the next turn."""
         self._working = False
         self._in_background = False
         self._closed = False
-        self._delays: dict[int, float] = {}
-        """Of those that couldn't be loaded for a reason that may pass: how long to wait before the next try."""
-        self._resting: set[int] = set()  # those that wait for it
         metadata.subscribe(self._image_changed)
 
     @property
@@ -102,16 +100,28 @@ class Shards(Generic[S, L]):
 
     def at(self, index: int) -> Shard[S, L]:
         """The shard of a partition; raises as `of` does."""
-        shard = self._shards.get(index)
+        slot = self.slot(index)
+        shard = slot.shard
         if shard is None:
-            shard = self._load_first(index)
-        if not shard.leads:
+            shard = self._load_first(slot)
+        if slot.state is not ShardState.LEADING:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{index} can't be used: see the log")
         return shard
 
+    def slot(self, index: int) -> Slot[S, L]:
+        """Where a partition stands."""
+        slot = self._slots.get(index)
+        if slot is None:
+            slot = self._slots[index] = Slot(index)
+        return slot
+
     def loaded(self) -> Iterator[Shard[S, L]]:
         """Those that decide now."""
-        return (shard for shard in list(self._shards.values()) if shard.leads)
+        return (
+            slot.shard
+            for slot in list(self._slots.values())
+            if slot.state is ShardState.LEADING and slot.shard is not None
+        )
 
     def all(self) -> Iterator[Shard[S, L]]:
         """Every shard led here; raises COORDINATOR_LOAD_IN_PROGRESS where one is still being read."""
@@ -128,7 +138,7 @@ class Shards(Generic[S, L]):
             # Importing takes some tens of milliseconds, which the loop needn't wait for.
             self._env.loop.run_blocking(self._kind.make).on_done(self._import_done)
         else:
-            self._queue += [index for index in self._led() if index not in self._shards and index not in self._loading]
+            self._queue += [index for index in self._led() if self.slot(index).known is None]
             self._work_later()
         self._in_background = True
 
@@ -140,9 +150,8 @@ class Shards(Generic[S, L]):
     def close(self) -> None:
         """The broker stops: nothing is decided any more, and no timer fires."""
         self._closed = True
-        for index in list(self._shards):
-            self._unload(index)
-        self._loading.clear()
+        for index in list(self._slots):
+            self.unload(index)
 
     # -- loading
 
@@ -151,60 +160,70 @@ class Shards(Generic[S, L]):
         partitions = () if topic is None else topic.partitions
         return [index for index, image in enumerate(partitions) if image.leader == self._node_id]
 
-    def _load_first(self, index: int) -> Shard[S, L]:
+    def _load_first(self, slot: Slot[S, L]) -> Shard[S, L]:
         """The shard, if it can be read at once; else it goes to the front of those that are being read."""
-        loading = self._loading.get(index)
-        if loading is None and index not in self._resting:
-            loading = self._open(index)
+        if slot.state in (ShardState.ABSENT, ShardState.OPENING):
+            self._open(slot)
             for _ in range(CHUNKS_AT_ONCE):
-                if not self._step(index, loading):
+                if not self._step(slot):
                     break
-        if index in self._shards:
-            return self._shards[index]
-        if index in self._resting:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is loaded again soon")
-        self._queue.appendleft(index)
+        if slot.shard is not None:
+            return slot.shard
+        if slot.state is ShardState.RESTING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{slot.index} is loaded again soon")
+        self._queue.appendleft(slot.index)
         self._work_later()
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def _open(self, index: int) -> Loading[S, L]:
+    def _open(self, slot: Slot[S, L]) -> None:
         """Begin to load; NOT_COORDINATOR where another broker leads, or the log can't be used."""
-        image = self._metadata.image.partition(self.topic, index)
-        if self._closed or image is None or image.leader != self._node_id:
+        index = slot.index
+        if self._closed or not self._leads(index):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         try:
             partition = self._replicas.get(self.topic, index)
             partition.check_leader()
         except NotOpenYet as not_yet:
-            not_yet.opened.on_done(partial(self._log_opened, index))
+            if slot.state is ShardState.ABSENT:
+                slot.to(ShardState.OPENING)
+            not_yet.opened.on_done(partial(self._log_opened, slot))
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, not_yet.message) from not_yet
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
         shard = Shard(self.kind, partition, self._env, self._failed)
-        loading = self._loading[index] = Loading(self.kind, shard)
-        return loading
+        slot.to(ShardState.READING, loading=Loading(self.kind, shard))
 
-    def _log_opened(self, index: int, opened: Promise[None]) -> None:
+    def _leads(self, index: int) -> bool:
+        """Whether this broker leads the partition, by the image."""
+        image = self._metadata.image.partition(self.topic, index)
+        return image is not None and image.leader == self._node_id
+
+    def _log_opened(self, slot: Slot[S, L], opened: Promise[None]) -> None:
         """Load it, where it was waited for; one that couldn't be opened is tried again."""
+        if slot.state is not ShardState.OPENING:
+            return
         if opened.error is not None:
-            self._rest(index)
-        elif index not in self._shards and index not in self._loading:
-            self._queue.append(index)
+            self._rest(slot)
+        else:
+            slot.to(ShardState.ABSENT)
+            self._queue.append(slot.index)
             self._work_later()
 
-    def _rest(self, index: int) -> None:
+    def _rest(self, slot: Slot[S, L]) -> None:
         """What kept it from being loaded may pass: try again after a while, which is longer each time."""
-        if index not in self._resting and not self._closed:
-            self._resting.add(index)
-            delay = self._delays[index] = min(2 * self._delays.get(index, AGAIN_S / 2), AGAIN_S_MAX)
-            self._env.loop.call_later(delay, self._load_again, index)
+        if self._closed:
+            slot.to(ShardState.ABSENT)
+            return
+        slot.rest_s = min(2 * (slot.rest_s or AGAIN_S / 2), AGAIN_S_MAX)
+        slot.to(ShardState.RESTING)
+        self._env.loop.call_later(slot.rest_s, self._load_again, slot)
 
-    def _load_again(self, index: int) -> None:
-        self._resting.discard(index)
-        image = self._metadata.image.partition(self.topic, index)
-        led = image is not None and image.leader == self._node_id
-        if led and index not in self._shards and index not in self._loading:
-            self._queue.append(index)
+    def _load_again(self, slot: Slot[S, L]) -> None:
+        if slot.state is not ShardState.RESTING:
+            return
+        slot.to(ShardState.ABSENT)
+        if self._leads(slot.index):
+            self._queue.append(slot.index)
             self._work_later()
 
     def _work_later(self) -> None:
@@ -216,33 +235,32 @@ class Shards(Generic[S, L]):
         """One chunk a turn, of whoever is first; a log is opened, and recovered perhaps, in a turn of its own."""
         self._working = False
         while self._queue and not self._closed:
-            index = self._queue[0]
-            loading = self._loading.get(index)
-            if loading is not None:
-                if not loading.is_read and self._step(index, loading):
+            slot = self.slot(self._queue[0])
+            if slot.state is ShardState.READING:
+                if self._step(slot):
                     break
-            elif index not in self._shards and index not in self._resting:
+            elif slot.state in (ShardState.ABSENT, ShardState.OPENING):
                 try:
-                    self._open(index)
+                    self._open(slot)
                     break
                 except KafkaError as error:
                     if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # else it comes again by itself
-                        log.warning("%s-%d is not loaded: %s", self.topic, index, error)
+                        log.warning("%s-%d is not loaded: %s", self.topic, slot.index, error)
             self._queue.popleft()
         if self._queue and not self._closed:
             self._work_later()
 
-    def _step(self, index: int, loading: Loading[S, L]) -> bool:
+    def _step(self, slot: Slot[S, L]) -> bool:
         """Read a chunk; whether there is more to read."""
+        loading, index = slot.loading, slot.index
+        assert loading is not None
         shard = loading.shard
         try:
             if not loading.step():
                 return True
         except (KafkaError, OSError) as error:
             log.error("%s-%d can't be read, its keys have no coordinator for now: %s", self.topic, index, error)
-            del self._loading[index]
-            if shard.partition.log.offline is None:
-                self._rest(index)
+            self._give_up(slot, shard)
             return False
         except Exception as error:
             known = isinstance(error, MalformedError)
@@ -253,30 +271,34 @@ class Shards(Generic[S, L]):
                 error,
                 exc_info=None if known else error,
             )
-            del self._loading[index]
-            self._shards[index] = shard
+            slot.to(ShardState.BROKEN, shard=shard)
             return False
 
         def committed(code: ErrorCode) -> None:
-            if self._loading.get(index) is not loading:
+            if slot.loading is not loading:
                 return
             if code is ErrorCode.NONE:
-                self._begin(index, shard)
+                self._begin(slot, shard)
             else:  # whoever asks again hears why, or has it loaded again
                 log.error("%s-%d was read, but can't be led: %s", self.topic, index, code.name)
-                del self._loading[index]
-                if shard.partition.log.offline is None:
-                    self._rest(index)
+                self._give_up(slot, shard)
 
+        slot.to(ShardState.READ, loading=loading)
         shard.partition.wait_for_ack(shard.partition.log.log_end, committed)
         return False
 
-    def _begin(self, index: int, shard: Shard[S, L]) -> None:
-        del self._loading[index]
-        self._delays.pop(index, None)
+    def _give_up(self, slot: Slot[S, L], shard: Shard[S, L]) -> None:
+        """It couldn't be loaded: again after a while, unless its log is gone for good."""
+        if shard.partition.log.offline is None:
+            self._rest(slot)
+        else:
+            slot.to(ShardState.ABSENT)
+
+    def _begin(self, slot: Slot[S, L], shard: Shard[S, L]) -> None:
+        slot.rest_s = 0.0
         shard.machine.lead(shard.epoch)
         shard.live = self.kind.make_live(shard)
-        self._shards[index] = shard
+        slot.to(ShardState.LEADING, shard=shard)
         for told in self.on_load:
             told(shard)
 
@@ -284,13 +306,18 @@ class Shards(Generic[S, L]):
 
     def _failed(self, shard: Shard[S, L]) -> None:
         """Its log went offline, or its leadership ended: nothing more is decided. Who waits is told to look again."""
-        if self._shards.get(shard.index) is shard and shard.leads:
+        slot = self.slot(shard.index)
+        if slot.shard is shard and slot.state is ShardState.LEADING:
+            slot.to(ShardState.BROKEN, shard=shard)
             self._stop(shard)
 
-    def _unload(self, index: int) -> None:
-        self._loading.pop(index, None)
-        shard = self._shards.pop(index, None)
-        if shard is not None and shard.leads:
+    def unload(self, index: int) -> None:
+        """Let go of a partition; whoever asks next has it loaded again, where this broker leads it."""
+        slot = self.slot(index)
+        state, shard = slot.state, slot.shard
+        if state is not ShardState.ABSENT:
+            slot.to(ShardState.ABSENT)
+        if state is ShardState.LEADING and shard is not None:
             self._stop(shard)
 
     def _stop(self, shard: Shard[S, L]) -> None:
@@ -304,11 +331,21 @@ class Shards(Generic[S, L]):
         before, after = old.topics.get(self.topic), new.topics.get(self.topic)
         if before is after:
             return
-        for index in {*self._shards, *self._loading}:
-            known = self._shards[index] if index in self._shards else self._loading[index].shard
-            image = new.partition(self.topic, index)
+        for slot in [self._slots[index] for index in sorted(self._slots)]:
+            known = slot.known
+            if known is None:
+                continue
+            image = new.partition(self.topic, slot.index)
             gone = after is None or after.id != known.partition.topic_id
             if gone or image is None or image.leader != self._node_id or image.leader_epoch != known.epoch:
-                self._unload(index)
+                self.unload(slot.index)
         if self._in_background:
             self.load_rest()
+
+    def check_invariants(self) -> None:
+        """What holds between any two events; for tests and simulation."""
+        for index, slot in self._slots.items():
+            assert slot.index == index
+            slot.check_invariants()
+            assert slot.state is ShardState.ABSENT or not self._closed
+        assert self._working or self._closed or not self._queue, "nobody works the queue off"
