@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apis.test_consumer_group_heartbeat import GROUP, Port
-from tidelog.coordinator.group.consumer import assigning
+from tidelog.coordinator.group.consumer import target_job
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -20,7 +20,7 @@ STEPS_S = 0.5
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Port:
-    monkeypatch.setattr(assigning, "AT_ONCE_US", -1)
+    monkeypatch.setattr(target_job, "AT_ONCE_US", -1)
     made = Port()
     made.topic("tides", 12)
     made.topic("ebb", 3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.coordinator.group import fencing
-from tidelog.coordinator.group.classic import leaving
+from tidelog.coordinator.group.classic import departures
 from tidelog.log import commit
 from tidelog.sim.checkers import Violation
 from tidelog.sim.group_history import SESSION_S, GroupHistory
@@ -74,7 +74,7 @@ def test_a_coordinator_that_lets_everybody_commit_is_found_out(monkeypatch: pyte
 
 def test_sessions_that_end_at_once_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that live are put out, and their partitions given to others."""
-    real: Any = leaving._expire_sessions
+    real: Any = departures._expire_sessions
 
     def too_soon(group: Any, limits: Any, now: Any) -> Any:
         for member in group.members.values():
@@ -82,7 +82,7 @@ def test_sessions_that_end_at_once_are_found_out(monkeypatch: pytest.MonkeyPatch
                 member.deadline_ms -= SESSION_S * 950
         return real(group, limits, now)
 
-    monkeypatch.setattr(leaving, "_expire_sessions", too_soon)
+    monkeypatch.setattr(departures, "_expire_sessions", too_soon)
     assert "none" not in first_violation((("drop", 1.0),), range(60))
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic.decision import ClassicDecision, Purpose
-from tidelog.coordinator.group.classic.joining import Join, join
-from tidelog.coordinator.group.classic.leaving import expire, heartbeat, leave
+from tidelog.coordinator.group.classic.departures import expire, heartbeat, leave
+from tidelog.coordinator.group.classic.join import Join, join
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.outcomes import written
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.coordinator.group.classic.replay import group_of
-from tidelog.coordinator.group.classic.syncing import Sync, sync
+from tidelog.coordinator.group.classic.sync import Sync, sync
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.leave_group import MemberIdentity
 

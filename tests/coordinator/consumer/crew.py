@@ -11,8 +11,8 @@ from typing import Any
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer.context import DecisionContext
+from tidelog.coordinator.group.consumer.departures import fence, leave
 from tidelog.coordinator.group.consumer.heartbeat import heartbeat
-from tidelog.coordinator.group.consumer.leaving import fence, leave
 from tidelog.coordinator.group.consumer.regex import Matches
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member
 from tidelog.coordinator.group.consumer.terms import Terms

@@ -15,11 +15,11 @@ from tidelog.coordinator.group.classic import answers
 from tidelog.coordinator.group.classic import requests as classic
 from tidelog.coordinator.group.consumer import classic_members
 from tidelog.coordinator.group.consumer import requests as consumer
-from tidelog.coordinator.group.consumer.assigning import target_decided
-from tidelog.coordinator.group.consumer.checking import check_request
 from tidelog.coordinator.group.consumer.heartbeat import Beat, heartbeat
 from tidelog.coordinator.group.consumer.shell import context_of, heard_of, live_of, looked_at
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup
+from tidelog.coordinator.group.consumer.target_job import target_decided
+from tidelog.coordinator.group.consumer.validation import check_request
 from tidelog.env.promise import Promise
 from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError

@@ -16,12 +16,12 @@ from tidelog.coordinator.shard import Kind
 from tidelog.coordinator.shard_log import TOO_LARGE
 from tidelog.coordinator.shards import Shards
 from tidelog.coordinator.txn import decide
-from tidelog.coordinator.txn.asking import PATIENCE_S, Asking, Noted, TransactionShard, TransactionShards
 from tidelog.coordinator.txn.deadlines import Deadlines
 from tidelog.coordinator.txn.decide import NO_PRODUCER, EndAsked, InitAsked, Initialised, Producer
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.live import LastEpoch, TransactionsLive
 from tidelog.coordinator.txn.markers import Markers
+from tidelog.coordinator.txn.questions import PATIENCE_S, Noted, Questions, TransactionShard, TransactionShards
 from tidelog.coordinator.txn.replay import fold, in_version
 from tidelog.coordinator.txn.state import (
     ENDING,
@@ -73,7 +73,7 @@ class TransactionCoordinator:
         self._metadata = metadata
         self._config = config
         self._ending = Ending(markers, metadata, self._level)
-        self._asking = Asking(shards, next_producer_id, self._level, self._note, self._ending.begin)
+        self._questions = Questions(shards, next_producer_id, self._level, self._note, self._ending.begin)
         self._deadlines = Deadlines(self._abort_overdue, lambda: config().tidelog_transaction_lease_ms)
         shards.on_load.append(self._loaded)
 
@@ -115,9 +115,9 @@ class TransactionCoordinator:
             elif again:
                 answer.fail(KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "another transaction was begun meanwhile"))
             else:  # the open transaction is being aborted: the next look waits for that
-                self._asking.ask(transactional_id, decided).on_done(partial(initialised, again=True))
+                self._questions.ask(transactional_id, decided).on_done(partial(initialised, again=True))
 
-        self._asking.ask(transactional_id, decided).on_done(initialised)
+        self._questions.ask(transactional_id, decided).on_done(initialised)
         return answer
 
     def _has_leases(self) -> bool:
@@ -170,7 +170,7 @@ class TransactionCoordinator:
             heard_ms = now_ms if counts_on_it else None
             return Decision(entries, Noted(None, heard_ms=heard_ms, begins=before != Status.ONGOING))
 
-        return self._asking.ask(transactional_id, decided, patience_s=patience_s)
+        return self._questions.ask(transactional_id, decided, patience_s=patience_s)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -189,7 +189,7 @@ class TransactionCoordinator:
             entries, _ = decide.hold(state, transactional_id, producer, prepare=prepare, now_ms=now_ms)
             return Decision(entries, Noted(None, heard_ms=now_ms))
 
-        return self._asking.ask(transactional_id, decided)
+        return self._questions.ask(transactional_id, decided)
 
     def end(self, transactional_id: str, producer: Producer, commit: bool, version: int) -> Promise[Producer]:
         """Commit or abort. The answer leaves when that is decided for good; the markers follow."""
@@ -203,7 +203,7 @@ class TransactionCoordinator:
             entries, after = decide.end(state, asked, now_ms)
             return Decision(entries, Noted(after, _raised(entries)))
 
-        return self._asking.ask(transactional_id, decided)
+        return self._questions.ask(transactional_id, decided)
 
     # -- what happens by itself
 
@@ -215,7 +215,7 @@ class TransactionCoordinator:
             entries, aborted = decide.abort_overdue(state, transactional_id, times, now_ms, self._level(), new_id)
             return Decision(entries, Noted(aborted, _raised(entries)))
 
-        return self._asking.ask(transactional_id, decided)
+        return self._questions.ask(transactional_id, decided)
 
     def _loaded(self, shard: TransactionShard) -> None:
         self._resume(shard, iter(shard.state.transactions.items()))

@@ -15,7 +15,7 @@ from tidelog.coordinator.txn.state import Status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.coordinator.txn.asking import TransactionShard
+    from tidelog.coordinator.txn.questions import TransactionShard
     from tidelog.coordinator.txn.state import Transaction
     from tidelog.env.promise import Promise
 

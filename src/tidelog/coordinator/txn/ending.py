@@ -22,8 +22,8 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.coordinator.txn.asking import TransactionShard
     from tidelog.coordinator.txn.markers import Markers
+    from tidelog.coordinator.txn.questions import TransactionShard
     from tidelog.metadata.follow import Follower
 
 log = logging.getLogger("tidelog.transactions")

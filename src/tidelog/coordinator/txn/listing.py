@@ -12,7 +12,7 @@ from tidelog.env.slices import Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.txn.asking import TransactionShards
+    from tidelog.coordinator.txn.questions import TransactionShards
 
 STATUSES = {name: status for status, name in NAMES.items()}
 NEVER_IN_THE_LOG = frozenset(("Dead", "PrepareEpochFence"))

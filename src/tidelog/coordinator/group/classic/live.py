@@ -1,6 +1,6 @@
 """A classic group while it is coordinated: its members, its phase, and who waits for what.
 
-The decisions about it are functions of the other files here (`joining`, `syncing`, `leaving`, `rebalance`); this object
+The decisions about it are functions of the other files here (`join`, `sync`, `departures`, `rebalance`); this object
 keeps the counts that make them cheap. It knows neither time nor answers: moments come in, tickets are only kept.
 """
 

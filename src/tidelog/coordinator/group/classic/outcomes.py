@@ -14,13 +14,13 @@ from tidelog.coordinator.group.classic.decision import (
     Replaced,
     tell,
 )
-from tidelog.coordinator.group.classic.joining import replaced
+from tidelog.coordinator.group.classic.join import replaced
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER
 from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
-from tidelog.coordinator.group.classic.syncing import assigned
+from tidelog.coordinator.group.classic.sync import assigned
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.leave_group import LeaveGroupResponse
 

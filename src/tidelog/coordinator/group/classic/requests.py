@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.classic import answers
 from tidelog.coordinator.group.classic.decision import together
-from tidelog.coordinator.group.classic.joining import Join, create, join
-from tidelog.coordinator.group.classic.leaving import heartbeat, leave
+from tidelog.coordinator.group.classic.departures import heartbeat, leave
+from tidelog.coordinator.group.classic.join import Join, create, join
 from tidelog.coordinator.group.classic.shell import act, find, limits_of, moment, open_group
-from tidelog.coordinator.group.classic.syncing import Sync, sync
+from tidelog.coordinator.group.classic.sync import Sync, sync
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

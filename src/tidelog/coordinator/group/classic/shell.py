@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.coordinator.group.classic.leaving import expire
+from tidelog.coordinator.group.classic.departures import expire
 from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER
 from tidelog.coordinator.group.classic.moment import Moment

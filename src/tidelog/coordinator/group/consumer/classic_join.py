@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.caller import Caller
-from tidelog.coordinator.group.consumer.checking import check_room
 from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.downgrade import Downgrade, may_downgrade
 from tidelog.coordinator.group.consumer.embedded import Said, as_owned, read_subscription
 from tidelog.coordinator.group.consumer.membership import Found, known_instance, replacement
 from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import PROTOCOL_TYPE, ClassicFacts, ConsumerGroup, Member, Subscription
+from tidelog.coordinator.group.consumer.validation import check_room
 from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.group.caller import Caller
 from tidelog.coordinator.group.consumer import classic_join, embedded
-from tidelog.coordinator.group.consumer.assigning import target_decided
+from tidelog.coordinator.group.consumer.departures import Gone, fence
 from tidelog.coordinator.group.consumer.entries import epoch_entry, group_gone
-from tidelog.coordinator.group.consumer.leaving import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, forget
 from tidelog.coordinator.group.consumer.membership import known_instance, unknown
 from tidelog.coordinator.group.consumer.shell import context_of, departed, heard_of, keep, live_of, looked_at
 from tidelog.coordinator.group.consumer.state import NOTHING, PROTOCOL_TYPE, ConsumerGroup, Member, MemberState
 from tidelog.coordinator.group.consumer.target import is_due
+from tidelog.coordinator.group.consumer.target_job import target_decided
 from tidelog.coordinator.group.consumer.topics import group_hash
 from tidelog.env.promise import Promise
 from tidelog.machine.decision import Decision

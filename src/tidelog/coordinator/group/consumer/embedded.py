@@ -8,8 +8,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.coordinator.group.consumer.checking import NAMES_MAX
 from tidelog.coordinator.group.consumer.state import Partitions
+from tidelog.coordinator.group.consumer.validation import NAMES_MAX
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.codec import decoder, encoder, i32, message, wire
 from tidelog.wire.codec import struct as part

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.caller import Caller
-from tidelog.coordinator.group.consumer import checking, membership
+from tidelog.coordinator.group.consumer import membership, validation
 from tidelog.coordinator.group.consumer.context import DecisionContext
 from tidelog.coordinator.group.consumer.progress import advance
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, ConsumerGroup, Epochs, Member
@@ -41,7 +41,7 @@ def heartbeat(
     new_id: Callable[[], str],
 ) -> Decision[Entry, Beat]:
     """Of a member that doesn't leave. `new_id` makes an id for one that comes without."""
-    checking.check_room(group, request.member_id, request.instance_id, context.terms.members_max)
+    validation.check_room(group, request.member_id, request.instance_id, context.terms.members_max)
     found = membership.find(group, request, request.member_id or new_id())
     after = membership.updated(found.member, request, caller)
     entries, step = advance(group, found, after, request.topic_partitions, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.group.consumer.leaving import Gone, leave
+from tidelog.coordinator.group.consumer.departures import Gone, leave
 from tidelog.coordinator.group.consumer.shell import context_of, departed, live_of
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.coordinator.group.consumer.topics import hash_topics, names_of

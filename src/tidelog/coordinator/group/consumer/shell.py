@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.config.group import GROUP_RESOURCE
-from tidelog.coordinator.group.consumer.assigning import computes_us
 from tidelog.coordinator.group.consumer.context import DecisionContext
-from tidelog.coordinator.group.consumer.leaving import Gone, fence
+from tidelog.coordinator.group.consumer.departures import Gone, fence
 from tidelog.coordinator.group.consumer.live import NEVER, Deadlines, LiveConsumerGroup, forget
 from tidelog.coordinator.group.consumer.state import ConsumerGroup, Member, MemberState
+from tidelog.coordinator.group.consumer.target_job import computes_us
 from tidelog.coordinator.group.consumer.terms import Terms, terms_of
 from tidelog.coordinator.group.names import some
 from tidelog.machine.decision import Decision

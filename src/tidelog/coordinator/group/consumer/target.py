@@ -1,7 +1,7 @@
 """The target assignment: computed when the group epoch is ahead of it, at most once in an interval.
 
 Only what changed is written: a record for each member whose part is another one now, then the epoch. A small one is
-computed by the decision that finds it due, a large one in steps (`assigning.py`).
+computed by the decision that finds it due, a large one in steps (`target_job.py`).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Asking the shard of a transactional id: a decision, with what it may need before it can be taken.
+"""Questions to the shard of a transactional id: a decision, with what it may need before it can be taken.
 
 - A new producer id: it comes from the controller, so the decision is taken again when there is one.
 - The end of the transaction before: while its markers are being written nothing new may begin. Most ends take a
@@ -49,7 +49,7 @@ class Noted(NamedTuple, Generic[T]):
     """Its time begins to run."""
 
 
-class Asking:
+class Questions:
     """`noted` is told what is to be remembered of each decision, as soon as its records are appended; `decided` of each
     decision that was taken, before its answer leaves."""
 
@@ -112,10 +112,10 @@ class Asking:
 class _Question(Generic[T]):
     """One decision that is to be taken, and has to wait for something perhaps; for an end at most once."""
 
-    __slots__ = ("_asking", "_timer", "answer", "decide", "new_id", "patience_s", "transactional_id")
+    __slots__ = ("_questions", "_timer", "answer", "decide", "new_id", "patience_s", "transactional_id")
 
-    def __init__(self, asking: Asking, transactional_id: str, decide: Decide[T], patience_s: float) -> None:
-        self._asking = asking
+    def __init__(self, questions: Questions, transactional_id: str, decide: Decide[T], patience_s: float) -> None:
+        self._questions = questions
         self._timer: Timer | None = None
         self.transactional_id = transactional_id
         self.decide = decide
@@ -129,7 +129,7 @@ class _Question(Generic[T]):
             self.answer.fail(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "there is no producer id right now"))
             return
         self.new_id = promise.result()
-        self._asking.decide(self)
+        self._questions.decide(self)
 
     def wait(self, shard: TransactionShard) -> None:
         waiting = shard.live.waiting.setdefault(self.transactional_id, {})
@@ -141,7 +141,7 @@ class _Question(Generic[T]):
         assert self._timer is not None
         self._timer.cancel()
         self.patience_s = 0.0
-        self._asking.decide(self)
+        self._questions.decide(self)
 
     def _give_up(self, shard: TransactionShard) -> None:
         shard.live.give_up(self.transactional_id, self)

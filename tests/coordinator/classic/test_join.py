@@ -3,8 +3,8 @@
 import pytest
 
 from tests.coordinator.classic.crew import SESSION_MS, Crew
-from tidelog.coordinator.group.classic import joining
-from tidelog.coordinator.group.classic.joining import NEW_MEMBER_TIMEOUT_MS
+from tidelog.coordinator.group.classic import join as join_group
+from tidelog.coordinator.group.classic.join import NEW_MEMBER_TIMEOUT_MS
 from tidelog.coordinator.group.classic.phases import TRANSITIONS, Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.wire.errors import ErrorCode
@@ -63,7 +63,7 @@ def test_a_pending_id_with_an_instance_id_is_nobodys() -> None:
 
 
 def test_the_number_of_ids_on_their_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "PENDING_MAX", 2)
+    monkeypatch.setattr(join_group, "PENDING_MAX", 2)
     crew = Crew()
     codes = [crew.answers[crew.join("a")].error_code for _ in range(3)]
     assert codes == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -71,7 +71,7 @@ def test_the_number_of_ids_on_their_way_is_bounded(monkeypatch: pytest.MonkeyPat
 
 def test_what_members_say_about_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits in memory for a generation, and could never be written down."""
-    monkeypatch.setattr(joining, "SAID_BYTES_MAX", 250)
+    monkeypatch.setattr(join_group, "SAID_BYTES_MAX", 250)
     crew = Crew()
     a, b = crew.stable("a", "b", protocols=protocols("range", metadata=bytes(80)))
     assert crew.answers[crew.join("c", protocols=protocols("range", metadata=bytes(80)))].error_code == (
