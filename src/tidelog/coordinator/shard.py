@@ -121,12 +121,14 @@ class Shard(Generic[S, L]):
         and so does a failed append, after which the state is what it was. `producer` is the (id, epoch) of the
         transaction that the entries are part of; those that were encoded ahead are marked as such already.
         """
+        return self.hand_in(decide, producer=producer).promise
+
+    def hand_in(
+        self, decide: Callable[[S, int], Decision[Entry, T]], *, producer: tuple[int, int] | None = None
+    ) -> Submission[T]:
+        """As `submit`, for who has to know at once what was decided: `live` follows the newest state."""
         if producer is not None:
             decide = self._within(decide, *producer)
-        return self._written(self.machine.submit(decide))
-
-    def hand_in(self, decide: Callable[[S, int], Decision[Entry, T]]) -> Submission[T]:
-        """As `submit`, for who has to know at once what was decided: `live` follows the newest state."""
         submission = self.machine.hand_in(decide)
         if self._written(submission.promise).error is not None:
             return Submission(submission.promise, None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.coordinator.entry import Entry
-from tidelog.coordinator.group.fencing import Check, Member, check_commit
+from tidelog.coordinator.group.fencing import Check, Member, check_commit, heard_by_commit
 from tidelog.coordinator.shard_log import EncodedEntries
 from tidelog.env.slices import ITEMS_A_STEP, Steps, settled
 from tidelog.machine.decision import Decision
@@ -57,10 +57,18 @@ def commit(
     group has no coordinator here."""
     shard = coordinator.shards.of(group_id)
 
-    def check(state: GroupsState, now_ms: int) -> Check | None:
-        return check_commit(shard, state, group_id, member, version, now_ms)
+    def check(state: GroupsState) -> Check | None:
+        return check_commit(shard, state, group_id, member, version)
 
-    committing = _Commit(coordinator, shard, group_id, check, retention_ms=retention_ms, missing=missing)
+    committing = _Commit(
+        coordinator,
+        shard,
+        group_id,
+        check,
+        appended=lambda: heard_by_commit(shard, group_id, member),
+        retention_ms=retention_ms,
+        missing=missing,
+    )
     return (yield from committing.of(wanted))
 
 
@@ -77,9 +85,9 @@ def commit_in_transaction(
     isn't part of it: it is called when offsets are about to be written, since the transaction may end meanwhile."""
     shard = coordinator.shard_of(group_id)
 
-    def check(state: GroupsState, now_ms: int) -> Check | None:
+    def check(state: GroupsState) -> Check | None:
         verify()
-        return check_commit(shard, state, group_id, member, version, now_ms, transactional=True)
+        return check_commit(shard, state, group_id, member, version, transactional=True)
 
     return (yield from _Commit(coordinator, shard, group_id, check, producer=producer).of(wanted))
 
@@ -105,8 +113,9 @@ class _Commit:
         coordinator: GroupCoordinator,
         shard: GroupShard,
         group_id: str,
-        check: Callable[[GroupsState, int], Check | None],
+        check: Callable[[GroupsState], Check | None],
         *,
+        appended: Callable[[], None] = lambda: None,
         producer: tuple[int, int] | None = None,
         retention_ms: int = NO_RETENTION,
         missing: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -115,6 +124,7 @@ class _Commit:
         self._shard = shard
         self._group_id = group_id
         self._check = check
+        self._appended = appended
         self._producer = producer
         self._retention_ms = retention_ms
         self._missing = missing
@@ -133,7 +143,10 @@ class _Commit:
         codes: list[ErrorCode] = []
         while True:
             try:
-                yield from settled(self._shard.submit(self._decision(wanted, piece), producer=self._producer))
+                promise, decided = self._shard.hand_in(self._decision(wanted, piece), producer=self._producer)
+                if decided:
+                    self._appended()
+                yield from settled(promise)
             except _TopicGoneError:
                 pass  # its offsets are left out then
             except KafkaError as error:
@@ -147,9 +160,9 @@ class _Commit:
                 return codes
             piece = yield from self._piece(wanted, len(codes))
 
-    def _decision(self, wanted: Sequence[Wanted], piece: _Piece) -> Callable[[GroupsState, int], Decision[Entry, None]]:
-        def decide(state: GroupsState, now_ms: int) -> Decision[Entry, None]:
-            check = self._check(state, now_ms)
+    def _decision(self, wanted: Sequence[Wanted], piece: _Piece) -> Callable[[GroupsState, int], Decision[Entry, bool]]:
+        def decide(state: GroupsState, now_ms: int) -> Decision[Entry, bool]:
+            check = self._check(state)
             if check is not None:
                 mine = wanted[piece.start : piece.start + len(piece.codes)]
                 for one, code in zip(mine, piece.codes, strict=True):
@@ -158,7 +171,7 @@ class _Commit:
             topics = self._metadata.image.topics_by_id
             if any(topic_id not in topics for topic_id in piece.topic_ids):
                 raise _TopicGoneError
-            return Decision(piece.entries, None)
+            return Decision(piece.entries, True)
 
         return decide
 

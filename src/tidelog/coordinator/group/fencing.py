@@ -43,7 +43,6 @@ def check_commit(
     group_id: str,
     member: Member,
     version: int,
-    now_ms: int,
     *,
     transactional: bool = False,
 ) -> Check | None:
@@ -58,8 +57,6 @@ def check_commit(
     live = shard.live.classic.get(group_id)
     if live is not None and live.phase is not Phase.EMPTY:
         check_classic(live, member.member_id, member.instance_id, member.generation, transactional=transactional)
-        if not transactional:
-            note_commit(live, member.member_id, Moment(shard.clock.monotonic() * 1000, now_ms))
     elif member.generation >= 0:
         if live is not None or group is not None or group_id in state.offsets or group_id in state.writers:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no members")
@@ -67,6 +64,12 @@ def check_commit(
         code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
         raise KafkaError(code, f"there is no group {group_id}")
     return None
+
+
+def heard_by_commit(shard: GroupShard, group_id: str, member: Member) -> None:
+    """A commit was appended: of a classic group's member it is a sign of life."""
+    now = Moment(shard.clock.monotonic() * 1000, shard.clock.now_ms())
+    note_commit(shard.live.classic.get(group_id), member.member_id, now)
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:

@@ -177,7 +177,9 @@ def _keep_watching(shard: GroupShard, group_id: str, live: LiveConsumerGroup, ru
     group = shard.machine.newest.groups.get(group_id)
     for member_id in rung:
         if isinstance(group, ConsumerGroup) and member_id in group.members:
-            live.wake_by(live.members[member_id].next_s)
+            deadlines = live.members[member_id]
+            deadlines.rebalance_s = NEVER
+            live.wake_by(deadlines.next_s)
         else:
             live.members.pop(member_id, None)
 
@@ -185,10 +187,7 @@ def _keep_watching(shard: GroupShard, group_id: str, live: LiveConsumerGroup, ru
 def _is_late(deadlines: Deadlines, member: Member, now_s: float) -> bool:
     if min(deadlines.session_s, deadlines.join_s, deadlines.sync_s) <= now_s:
         return True
-    if deadlines.rebalance_s <= now_s and member.epoch == deadlines.rebalance_epoch:
-        return True
-    deadlines.rebalance_s = NEVER
-    return False
+    return deadlines.rebalance_s <= now_s and member.epoch == deadlines.rebalance_epoch
 
 
 def departed(coordinator: GroupCoordinator, shard: GroupShard, group_id: str, gone: Gone) -> None:
