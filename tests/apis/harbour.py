@@ -17,6 +17,7 @@ from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
 from tidelog.env.promise import Promise
+from tidelog.env.slices import LIGHT
 from tidelog.replica.partition import Partition
 from tidelog.server.answers import Slot
 from tidelog.server.dispatch import Dispatch
@@ -129,7 +130,7 @@ class Harbour:
             peer="127.0.0.1",
             listener="PLAINTEXT",
             id=1,
-            time_quota=SimpleNamespace(spent=lambda _: None, is_light=True),
+            time_quota=SimpleNamespace(spent=lambda _: None, weight=LIGHT),
             keep_frame=lambda: None,
         )
         self._correlation_id = 0

@@ -4,7 +4,18 @@ import pytest
 
 from tidelog.env.promise import Promise
 from tidelog.env.real_loop import RealLoop
-from tidelog.env.slices import DRIVEN_S_A_TURN, SLICE_S, WOKEN_S, distinct, mapped, ordered, settled, whole
+from tidelog.env.slices import (
+    DRIVEN_S_A_TURN,
+    LIGHT,
+    NEW,
+    SLICE_S,
+    WOKEN_S,
+    distinct,
+    mapped,
+    ordered,
+    settled,
+    whole,
+)
 
 
 @pytest.fixture
@@ -106,7 +117,7 @@ def test_what_is_light_comes_before_what_is_not(loop):
     ran = []
     for number in range(10):
         loop.call_in_turn(lambda number=number: (ran.append(number), busy(SLICE_S)))
-    loop.call_in_turn(lambda: ran.append("light"), is_light=True)
+    loop.call_in_turn(lambda: ran.append("light"), weight=LIGHT)
     loop.run_once(wait=False)
     assert ran == ["light", 0]
 
@@ -114,7 +125,7 @@ def test_what_is_light_comes_before_what_is_not(loop):
 def test_what_is_light_does_not_wait_behind_beginnings_of_what_may_not_be(loop):
     begun = []
     for number in range(50):
-        loop.drive(counting(3, begun, number), is_light=False)
+        loop.drive(counting(3, begun, number), NEW)
     light = loop.drive(short())
     loop.run_once(wait=False)
     assert light.done
@@ -125,10 +136,21 @@ def test_what_is_light_does_not_wait_behind_beginnings_of_what_may_not_be(loop):
         assert len(begun) > before
 
 
+def test_a_newcomer_does_not_wait_behind_a_crowd_of_what_is_heavy(loop):
+    seen = []
+    for number in range(200):
+        loop.call_in_turn(lambda number=number: (seen.append(number), busy(SLICE_S)))
+    loop.run_once(wait=False)
+    loop.call_in_turn(lambda: seen.append("new"), NEW)
+    loop.run_once(wait=False)
+    assert "new" in seen
+    assert len(seen) < 10
+
+
 def test_beginnings_begin_in_the_order_in_which_they_came(loop):
     begun = []
     for number in range(30):
-        loop.drive(counting(1, begun, number), is_light=False)
+        loop.drive(counting(1, begun, number), NEW)
         if not number % 7:
             loop.run_once(wait=False)  # a turn that has time again
     while len(begun) < 30:

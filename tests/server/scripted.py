@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 from types import SimpleNamespace
 
+from tidelog.env.slices import HEAVY, Weight
+
 
 class ScriptedLoop:
     def __init__(self) -> None:
@@ -19,7 +21,7 @@ class ScriptedLoop:
     def call_soon(self, callback: Callable[..., None], *args: object) -> None:
         self.soon.append((callback, args))
 
-    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
+    def call_in_turn(self, callback: Callable[[], None], weight: Weight = HEAVY) -> None:
         self.in_turn.append(callback)
 
     def add_reader(self, sock: object, callback: Callable[[], None]) -> None:

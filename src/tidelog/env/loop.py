@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
-from tidelog.env.slices import Steps
+from tidelog.env.slices import HEAVY, LIGHT, Steps, Weight
 from tidelog.env.turns import TurnWatch
 
 T = TypeVar("T")
@@ -35,10 +35,10 @@ class Loop(Protocol):
         """Advance `steps` by a slice of time a turn, in turn with others that are spread; what it returns or raises."""
         ...
 
-    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
+    def drive(self, steps: Steps[T], weight: Weight = LIGHT) -> Promise[T]:
         """As `spread`, beginning at once: whatever ends within a slice needs no turn. So does what waits for a promise
-        and has little to do then, however much else is spread. Where a turn has no time for more beginnings, what is
-        light comes before what may not be."""
+        and has little to do then, however much else is spread. Where a turn has no time for more beginnings, its weight
+        says when it has its turn."""
         ...
 
     def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:
@@ -46,10 +46,10 @@ class Loop(Protocol):
         is for `spread`."""
         ...
 
-    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
+    def call_in_turn(self, callback: Callable[[], None], weight: Weight = HEAVY) -> None:
         """As `call_soon`, in turn with what is spread: one after the other, as a slice of the turn has room.
 
-        What is light comes before what is not, in a part of each turn.
+        What is light comes before what is new, and that before what is heavy; each has its part of a turn.
         """
         ...
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
-from tidelog.env.slices import Slices, Steps, steps_of
+from tidelog.env.slices import HEAVY, LIGHT, Slices, Steps, Weight, steps_of
 from tidelog.env.turns import HELD_S, TurnWatch
 
 T = TypeVar("T")
@@ -118,14 +118,14 @@ class RealLoop:
     def spread(self, steps: Steps[T]) -> Promise[T]:
         return self._slices.add(steps)
 
-    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
-        return self._slices.drive(steps, is_light=is_light)
+    def drive(self, steps: Steps[T], weight: Weight = LIGHT) -> Promise[T]:
+        return self._slices.drive(steps, weight)
 
     def begin(self, steps: Steps[T]) -> tuple[bool, T | None]:
         return self._slices.begin(steps)
 
-    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
-        self._slices.add(steps_of(callback), is_light=is_light)
+    def call_in_turn(self, callback: Callable[[], None], weight: Weight = HEAVY) -> None:
+        self._slices.add(steps_of(callback), weight)
 
     # -- sockets
 

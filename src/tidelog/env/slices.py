@@ -10,6 +10,7 @@ What must wait for something yields the promise of it (`settled`), and goes on w
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from enum import Enum
 from heapq import merge
 from itertools import islice
 from time import monotonic
@@ -41,39 +42,46 @@ CHEAP_A_STEP = 1024
 """Of what takes a tenth of one."""
 
 
+class Weight(Enum):
+    """What is known of work before it is begun, and so when it has its turn."""
+
+    LIGHT = "what it belongs to has taken little so far"
+    NEW = "nothing is known of it: it may be short"
+    HEAVY = "what it belongs to has taken much"
+
+
+LIGHT, NEW, HEAVY = Weight  # names of the module are found faster than members of an Enum
+
 _Work: TypeAlias = deque[tuple[Steps[Any], Promise[Any]]]
 
 
 class Slices:
     """The work that waits for its next slice. `call` runs a callback such that what it raises is logged."""
 
-    __slots__ = ("_beginnings", "_call", "_driven_s", "_light", "_queue", "_woken")
+    __slots__ = ("_call", "_driven_s", "_light", "_new", "_queue", "_woken")
 
     def __init__(self, call: Callable[[Callable[..., None], tuple[Any, ...]], None]) -> None:
         self._call = call
         self._driven_s = 0.0
         self._light: _Work = deque()
         self._woken: _Work = deque()
-        self._beginnings: _Work = deque()
+        self._new: _Work = deque()
         self._queue: _Work = deque()
 
     def __len__(self) -> int:
-        return len(self._light) + len(self._woken) + len(self._beginnings) + len(self._queue)
+        return len(self._light) + len(self._woken) + len(self._new) + len(self._queue)
 
-    def add(self, steps: Steps[T], *, is_light: bool = False) -> Promise[T]:
-        """`is_light`: it comes before all that is not, or may not be."""
+    def add(self, steps: Steps[T], weight: Weight = HEAVY) -> Promise[T]:
         promise: Promise[T] = Promise()
-        (self._light if is_light else self._queue).append((steps, promise))
+        work = self._light if weight is LIGHT else self._new if weight is NEW else self._queue
+        work.append((steps, promise))
         return promise
 
-    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
-        """Advance at once, if this turn has the time; else in a later one, before what proved long."""
-        if is_light and self._driven_s > DRIVEN_S_A_TURN:
-            return self.add(steps, is_light=True)
+    def drive(self, steps: Steps[T], weight: Weight = LIGHT) -> Promise[T]:
+        """Advance at once, if this turn has the time, and no other newcomer waits for its own; else as `add`."""
+        if self._driven_s > DRIVEN_S_A_TURN or (weight is NEW and self._new):
+            return self.add(steps, weight)
         promise: Promise[T] = Promise()
-        if not is_light and (self._driven_s > DRIVEN_S_A_TURN or self._beginnings):
-            self._beginnings.append((steps, promise))
-            return promise
         began = monotonic()
         self._advance(steps, promise, began + SLICE_S)
         self._driven_s += monotonic() - began
@@ -110,8 +118,8 @@ class Slices:
             until = now + WOKEN_S_A_TURN
             now = self._some_of(self._light, WOKEN_S, until, now)
             now = self._some_of(self._woken, WOKEN_S, until, now)
-        if self._beginnings:
-            now = self._some_of(self._beginnings, WOKEN_S, now + DRIVEN_S_A_TURN, now)
+        if self._new:
+            now = self._some_of(self._new, WOKEN_S, now + DRIVEN_S_A_TURN, now)
         queue, deadline = self._queue, now + SLICE_S
         while queue and now < deadline:
             self._advance(*queue.popleft(), deadline)

@@ -261,7 +261,7 @@ class Connection:
             self._become(AWAITS_ANSWER)
         elif in_turn:
             self._become(IN_TURN)
-            self._host.loop.call_in_turn(self._turn_came, is_light=self.time_quota.is_light)
+            self._host.loop.call_in_turn(self._turn_came, self.time_quota.weight)
         else:
             self._yield()
 

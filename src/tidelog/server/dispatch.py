@@ -28,7 +28,7 @@ from tidelog.apis.produce import ProducePath, takes_long
 from tidelog.apis.produce_run import ProduceRun
 from tidelog.apis.staged import Staged
 from tidelog.env.promise import Promise, gather
-from tidelog.env.slices import Steps, settled
+from tidelog.env.slices import LIGHT, Steps, Weight, settled
 from tidelog.server.answers import Answer, Late, Slot
 from tidelog.server.concurrency_limit import ConcurrencyLimit
 from tidelog.wire.codec import decode_steps, decoder, encode_steps, encoder
@@ -212,7 +212,7 @@ class Dispatch:
             return _Promised(promised, lambda promise: self._settled(api, context, promise))
         if isinstance(response, Generator):
             steps = self._handling(api, context, cast("Steps[Any]", response))
-            return self._go_on(api, context, steps, self._others, is_light=connection.time_quota.is_light)
+            return self._go_on(api, context, steps, self._others, weight=connection.time_quota.weight)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
     # -- in steps
@@ -226,12 +226,12 @@ class Dispatch:
             frame, pos = memoryview(bytearray(frame[pos:])), 0
         limit = self._large if len(frame) >= LARGE_BYTES else self._others
         steps = self._whole(api, context, frame, pos, give_back)
-        return self._go_on(api, context, steps, limit, is_light=connection.time_quota.is_light)
+        return self._go_on(api, context, steps, limit, weight=connection.time_quota.weight)
 
     def _go_on(
-        self, api: _Api, context: Context, steps: Steps[Any], limit: ConcurrencyLimit, *, is_light: bool = True
+        self, api: _Api, context: Context, steps: Steps[Any], limit: ConcurrencyLimit, *, weight: Weight = LIGHT
     ) -> Answer | Late:
-        promise = self._loop.drive(limit.bounded(steps), is_light=is_light)
+        promise = self._loop.drive(limit.bounded(steps), weight)
         if promise.done:
             return self._answered(api, context, promise)
         return _Promised(promise, lambda promise: self._answered_later(api, context, promise))

@@ -1,34 +1,39 @@
 """A connection's share of the loop: what requests other than Produce and Fetch may take of it.
 
 Produce and Fetch cost by their bytes; all others are timed. A connection that spent more than its share has its next
-ones handled in turn with all else that takes long (`env/slices.py`), the light ones first, for as long as a slice each.
+ones handled in turn with all else that takes long (`env/slices.py`), for as long as a slice each: those of light
+connections first, then what newcomers ask for first, who are not to wait behind a flood of others.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.env.slices import SLICE_S
+from tidelog.env.slices import HEAVY, LIGHT, NEW, SLICE_S, Weight
 
 if TYPE_CHECKING:
     from tidelog.server.host import Host
 
 LIGHT_S = 0.0003  # a connection whose requests take less of late comes before those that ask for more
+UNKNOWN_S = 1.5 * LIGHT_S  # one request that takes little shows that a newcomer is light
 SHARE = 10  # a request may come if the loop had ten times what the ones before it took
 
 
 class TimeQuota:
-    __slots__ = ("_host", "_in_debt_until", "_lately_s", "_slice_ends")
+    __slots__ = ("_host", "_in_debt_until", "_is_new", "_lately_s", "_slice_ends")
 
     def __init__(self, host: Host, now: float) -> None:
         self._host = host
         self._in_debt_until = now
-        self._lately_s = 2 * LIGHT_S  # a newcomer has to show that it is light
+        self._lately_s = UNKNOWN_S
+        self._is_new = True  # nothing that it asked for was handled yet
         self._slice_ends: float | None = None  # what takes long is being handled, until then
 
     @property
-    def is_light(self) -> bool:
-        return self._lately_s < LIGHT_S
+    def weight(self) -> Weight:
+        if self._lately_s < LIGHT_S:
+            return LIGHT
+        return NEW if self._is_new else HEAVY
 
     def may_handle(self) -> bool:
         """Whether a request other than Produce and Fetch comes now, or in turn with what takes long."""
@@ -41,6 +46,7 @@ class TimeQuota:
     def spent(self, seconds: float) -> None:
         """Such a request took so long."""
         self._lately_s = (self._lately_s + seconds) / 2
+        self._is_new = False
         self._in_debt_until = max(self._in_debt_until, self._host.now()) + SHARE * seconds
         if self._slice_ends is None:
             self._host.spent(seconds)

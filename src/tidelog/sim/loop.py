@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
-from tidelog.env.slices import Steps, steps_of
+from tidelog.env.slices import HEAVY, LIGHT, Steps, Weight, steps_of
 from tidelog.env.turns import TurnWatch
 from tidelog.sim.random import SimRandom
 from tidelog.sim.socket import SimSocket
@@ -126,7 +126,7 @@ class SimLoop:
         self.call_soon(self._advance, steps, promise)
         return promise
 
-    def drive(self, steps: Steps[T], *, is_light: bool = True) -> Promise[T]:
+    def drive(self, steps: Steps[T], weight: Weight = LIGHT) -> Promise[T]:
         promise: Promise[T] = Promise()
         self._advance(steps, promise)
         return promise
@@ -163,7 +163,7 @@ class SimLoop:
     def steps_a_slice(self) -> int:
         return self._random.random_int(1, STEPS_A_SLICE_MAX)
 
-    def call_in_turn(self, callback: Callable[[], None], *, is_light: bool = False) -> None:
+    def call_in_turn(self, callback: Callable[[], None], weight: Weight = HEAVY) -> None:
         self.spread(steps_of(callback))
 
     def run_blocking(self, work: Callable[[], T]) -> Promise[T]:
