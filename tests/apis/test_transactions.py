@@ -2,8 +2,10 @@
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.harbour import NOW_MS, Harbour, in_transaction
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
+from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -424,3 +426,97 @@ def test_two_phase_transactions_are_off_unless_enabled(harbour: Harbour) -> None
     txn = Txn(harbour)
     assert txn.init(version=6, enable2_pc=True) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert txn.init(version=6, keep_prepared_txn=True) == ErrorCode.UNSUPPORTED_VERSION
+
+
+# -- before records of a transaction are appended
+
+
+def produce(txn: Txn, *records: bytes | None, version: int | None = None) -> list[int]:
+    """One batch to each partition from the first on, in one request; the errors."""
+    fields = txn.produce_fields("accounts", b"")
+    fields["topic_data"][0]["partition_data"] = [
+        {"index": index, "records": data} for index, data in enumerate(records)
+    ]
+    answer = txn.harbour.ask(ApiKey.PRODUCE, version or txn.versions["produce"], fields)
+    return [one.error_code for one in answer.responses[0].partition_responses]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (9, ErrorCode.INVALID_TXN_STATE),
+        (10, ErrorCode.INVALID_TXN_STATE),
+        (11, ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+)
+def test_who_did_not_join_is_told_what_its_version_understands(harbour: Harbour, version: int, code: int) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    assert produce(txn, txn.batch(b"x", sequence=0), version=version) == [code]
+    assert read_all(harbour, "accounts") == []
+
+
+def test_in_a_log_that_does_not_know_it_a_producer_of_the_second_version_begins_at_zero(harbour: Harbour) -> None:
+    """Of the first version, what came before may have been deleted."""
+    first, second = Txn(harbour, "first"), Txn(harbour, "second", versions=SECOND)
+    for txn in (first, second):
+        txn.init()
+    first.add("accounts", 0)
+    assert produce(first, first.batch(b"x", sequence=5)) == [0]
+    assert produce(second, second.batch(b"y", sequence=5)) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    plain = Batch([Sent(b"z")], base_timestamp=NOW_MS, producer=Producer(99, 0, 5)).encode()
+    assert produce(second, plain) == [0], "it is in no transaction"
+    assert read_all(harbour, "accounts") == [b"x", b"z"]
+
+
+@both
+def test_what_is_in_no_transaction_needs_no_word_of_its_coordinator(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = begun(harbour, versions)
+    mine = txn.batch(b"two", sequence=1)
+    other = Batch([Sent(b"plain")], base_timestamp=NOW_MS, producer=Producer(99, 0, 0)).encode()
+    assert produce(txn, mine, other) == [0, 0]
+    assert read_all(harbour, "accounts", 1) == [b"plain"]
+
+
+@both
+def test_batches_that_are_none_spoil_no_others(harbour: Harbour, versions: dict[str, int]) -> None:
+    txn = begun(harbour, versions)
+    anonymous = Batch([Sent(b"x")], base_timestamp=NOW_MS, attributes=TRANSACTIONAL).encode()
+    codes = produce(txn, txn.batch(b"two", sequence=1), None, anonymous)
+    assert codes[:2] == [0, ErrorCode.INVALID_RECORD]
+    assert read_all(harbour, "accounts") == [b"one", b"two"]
+
+
+def test_a_transaction_that_an_earlier_self_left_open_makes_nobody_a_member(harbour: Harbour) -> None:
+    txn = Txn(harbour)
+    txn.init()
+    harbour.append_own("accounts", in_transaction(b"left", producer_id=txn.id))
+    txn.init()
+    assert txn.epoch == 1
+    assert produce(txn, txn.batch(b"x", sequence=0)) == [ErrorCode.INVALID_TXN_STATE]
+
+
+def test_who_joins_while_the_transaction_before_is_being_ended_is_told_to_come_again(harbour: Harbour) -> None:
+    txn = begun(harbour, SECOND)
+    answer = harbour.ask(ApiKey.END_TXN, 5, txn.end_fields(commit=True))
+    txn.epoch = answer.producer_epoch
+    harbour.hold_syncs()
+    fields = txn.produce_fields("accounts", txn.batch(b"next", sequence=0), 1)
+    asked = harbour.send(ApiKey.PRODUCE, 12, fields)
+    harbour.pass_time(2.0)
+    [told] = asked.response.responses[0].partition_responses
+    assert told.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_a_join_that_fails_in_a_way_that_nobody_knows_leaves_nobody_waiting(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = Txn(harbour, versions=SECOND)
+    txn.init()
+    failed = Promise[None].failed(RuntimeError("a bug"))
+    monkeypatch.setattr(type(harbour.services.transactions), "add_partitions", lambda *_, **__: failed)
+    asked = harbour.send(ApiKey.PRODUCE, 12, txn.produce_fields("accounts", txn.batch(b"x", sequence=0)))
+    harbour.settle()
+    assert asked.done
+    assert "UNKNOWN_SERVER_ERROR" in (asked.closed or "")
+    assert read_all(harbour, "accounts") == []

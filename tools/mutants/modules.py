@@ -168,6 +168,13 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("replica/partition.py", "                self._fetches = None", "nobody in it is as none", kind="left out"),
     Known(
+        "apis/joining.py",
+        "raise KafkaError(",
+        "the coordinator, and the log, say the same of an epoch that is over",
+        kind="left out",
+        behind="if producer.epoch < known.epoch:",
+    ),
+    Known(
         "log/truncation.py",
         "if offset < log.segments[0].base:",
         "at the very beginning of the first one nothing is left either way",
