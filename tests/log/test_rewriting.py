@@ -6,7 +6,7 @@ import pytest
 from tests.log.shore import CountingDisk, Shore, append, values
 
 from tidelog.env.network import Buffer
-from tidelog.log import rewriting
+from tidelog.log import recovery, rewriting
 from tidelog.log.names import AGAIN
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.inode import FileNode
@@ -244,3 +244,36 @@ def test_a_tail_that_was_cut_does_not_come_back_after_a_kill_between_cut_and_syn
             assert len(shown) == 23
             return
     raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize(("tail", "again"), [(0, True), (10, True), (40, False)], ids=["none", "small", "large"])
+def test_where_the_page_cache_counts_a_small_tail_is_written_again_and_a_large_one_is_not(
+    sim: Shore, monkeypatch: pytest.MonkeyPatch, tail: int, again: bool
+) -> None:
+    """What counts is how much is behind the recovery point. Where nothing is, a cut that may have been made is synced."""
+    assert isinstance(sim.disk, CountingDisk)
+    monkeypatch.setattr(recovery, "UNNOTICED_BYTES", 3000)
+    log = sim.log(tidelog_durability="os")
+    for _ in range(50):
+        append(log, b"x" * 100)
+    sim.flush(log)
+    for _ in range(tail):
+        append(log, b"x" * 100)
+    sim.kill()
+    before = sim.disk.syncs
+    log = sim.log(tidelog_durability="os")
+    assert (log.log_end, log.durable_end) == (50 + tail, 50 + tail)
+    assert (sim.disk.syncs > before) is again
+
+
+def test_where_the_page_cache_does_not_count_any_tail_is_written_again(
+    sim: Shore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "UNNOTICED_BYTES", 100)
+    log = sim.log()
+    for _ in range(50):
+        append(log, b"x" * 100)
+    sim.kill()
+    assert sim.log().durable_end == 50
+    sim.power_loss()
+    assert sim.log().log_end == 50

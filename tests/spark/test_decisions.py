@@ -31,7 +31,7 @@ from tidelog.spark.sink.producers import EPOCHS_MAX, Attempt, Owner, Producers, 
 from tidelog.spark.sink.sink_name import group_of
 from tidelog.spark.sink.sink_options import read_sink_options
 from tidelog.testing import Broker
-from tidelog.wire.errors import KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 arrow: Any = pyarrow
@@ -576,3 +576,29 @@ def test_a_row_that_cannot_be_written_is_named(query: Query, column: dict[str, A
     with pytest.raises(ValueError, match=said):
         write_rows(query.options, Attempt(query.sink, "run", 0), iter([arrow.record_batch(column)]))
     assert query.open() == []
+
+
+def test_a_topic_of_decisions_that_another_driver_makes_first_is_used(
+    broker: Broker, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = module.create_topic
+
+    def beaten(cluster: Cluster, *more: Any) -> None:
+        make(cluster, *more)
+        make(cluster, *more)
+
+    monkeypatch.setattr(module, "create_topic", beaten)
+    with Cluster(broker.bootstrap) as cluster:
+        decisions = Decisions(cluster, query.sink, "run", f"{query.topic}-made-twice")
+        assert decisions.commit(0, None, ())
+
+
+def test_a_topic_of_decisions_that_can_not_be_made_is_told(
+    broker: Broker, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+
+    monkeypatch.setattr(module, "create_topic", refused)
+    with Cluster(broker.bootstrap) as cluster, pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+        Decisions(cluster, query.sink, "run", f"{query.topic}-never").commit(0, None, ())

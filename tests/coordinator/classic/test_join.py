@@ -240,6 +240,18 @@ def test_a_full_group_takes_nobody_more() -> None:
     assert crew.answers[again].generation_id == 2
 
 
+def test_who_is_turned_away_is_not_waited_for_either() -> None:
+    crew = Crew(Limits(members_max=2, initial_delay_ms=0))
+    (a,) = crew.stable("a")
+    b, c = (crew.answers[crew.join(who)].member_id for who in ("b", "c"))
+    crew.join("b", b)
+    again = crew.join("a", a)
+    assert again not in crew.answers, "an id was handed out that nobody came with yet"
+    assert crew.answers[crew.join("c", c)].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (crew.answers[again].generation_id, set(crew.group.members)) == (2, {a, b})
+    assert crew.group.pending == {}
+
+
 def test_a_group_above_its_limit_shrinks_to_those_who_join_first() -> None:
     crew = Crew()
     a, b, c = crew.stable("a", "b", "c")
