@@ -9,6 +9,7 @@ import pytest
 from tests.apis.harbour import Harbour
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tidelog.coordinator.txn import ending
 from tidelog.coordinator.txn.ending import RETRY_MAX_S, RETRY_S
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -433,3 +434,33 @@ def test_a_topic_that_was_deleted_meanwhile_needs_no_marker(harbour: Harbour) ->
     assert txn.commit() == 0
     harbour.pass_time(1.0)
     assert (txn.state, read_committed(harbour, "accounts")) == ("CompleteCommit", [b"one"])
+
+
+def test_every_partition_gets_its_marker_however_many_there_are(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "AT_ONCE", 2)
+    txn = begun(harbour)
+    txn.add("accounts", 1, 2)
+    for partition in (1, 2):
+        txn.send("accounts", b"%d" % partition, partition=partition)
+    assert txn.commit() == 0
+    assert [read_committed(harbour, "accounts", index) for index in range(3)] == [[b"one"], [b"1"], [b"2"]]
+
+
+def test_no_marker_is_written_before_the_end_is_durable_and_none_twice(harbour: Harbour) -> None:
+    """Whoever comes meanwhile sees to it that it is carried out."""
+    txn = begun(harbour)
+    log = harbour.partition("accounts").log
+    harbour.hold_syncs()
+    asked = [harbour.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))]
+    asked += [harbour.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1)) for _ in range(2)]
+    fields = {"transactional_id": txn.name, "transaction_timeout_ms": 60_000}
+    asked.append(harbour.send(ApiKey.INIT_PRODUCER_ID, 4, fields))
+    harbour.pass_time(0.5)
+    assert log.log_end == 1
+    harbour.let_sync()
+    harbour.pass_time(2.0)
+    assert log.log_end == 2
+    assert all(each.done for each in asked)
+    assert read_committed(harbour, "accounts") == [b"one"]

@@ -250,7 +250,7 @@ def test_a_tail_that_was_cut_does_not_come_back_after_a_kill_between_cut_and_syn
 def test_where_the_page_cache_counts_a_small_tail_is_written_again_and_a_large_one_is_not(
     sim: Shore, monkeypatch: pytest.MonkeyPatch, tail: int, again: bool
 ) -> None:
-    """What counts is how much is behind the recovery point. Where nothing is, a cut that may have been made is synced."""
+    """What counts is how much is behind the recovery point. Where nothing is, a cut is synced that may be there."""
     assert isinstance(sim.disk, CountingDisk)
     monkeypatch.setattr(recovery, "UNNOTICED_BYTES", 3000)
     log = sim.log(tidelog_durability="os")

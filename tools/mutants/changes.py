@@ -75,6 +75,8 @@ class _Finder:
         inside, self._begins = self._begins, self._begins or getattr(node, "name", "") == "__init__"
         yield from self._here(node)
         for name, value in ast.iter_fields(node):
+            if isinstance(node, ast.keyword) and node.arg == "strict":
+                continue  # of zip: an assertion, too
             if name in ("annotation", "returns", "decorator_list", "bases", "keywords") and not isinstance(
                 node, ast.Call
             ):

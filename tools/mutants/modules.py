@@ -167,6 +167,19 @@ KNOWN: tuple[Known, ...] = (
         becomes="<=",
     ),
     Known("replica/partition.py", "                self._fetches = None", "nobody in it is as none", kind="left out"),
+    Known("coordinator/txn/ending.py", "AT_ONCE = ", "how many at once is a matter of speed"),
+    Known(
+        "coordinator/txn/ending.py",
+        "if promise.error is not None:",
+        "only what is logged depends on it",
+        behind="return  # the next leader finds the Prepare record",
+    ),
+    Known(
+        "coordinator/txn/ending.py",
+        "break",
+        "markers of a coordinator that was replaced are fenced by its epoch",
+        behind="if not shard.leads:",
+    ),
     Known(
         "apis/joining.py",
         "raise KafkaError(",
