@@ -9,7 +9,7 @@ import pytest
 from tests.apis.harbour import Harbour
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
-from tidelog.coordinator.txn import ending
+from tidelog.coordinator.txn import decide, ending
 from tidelog.coordinator.txn.ending import RETRY_MAX_S, RETRY_S
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -464,3 +464,25 @@ def test_no_marker_is_written_before_the_end_is_durable_and_none_twice(harbour: 
     assert log.log_end == 2
     assert all(each.done for each in asked)
     assert read_committed(harbour, "accounts") == [b"one"]
+
+
+def test_an_end_that_can_not_be_written_down_is_tried_until_it_is(
+    harbour: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete, tried = decide.complete, []
+
+    def fails(*arguments: Any) -> Any:
+        tried.append(harbour.timeline.now)
+        if len(tried) <= 8:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return complete(*arguments)
+
+    txn = begun(harbour)
+    monkeypatch.setattr(decide, "complete", fails)
+    txn.commit()
+    assert (txn.state, read_committed(harbour, "accounts")) == ("PrepareCommit", [b"one"])
+    harbour.pass_time(60.0)
+    waits = [round(after - before, 6) for before, after in pairwise(tried)]
+    assert waits == [min(RETRY_S * 2**n, RETRY_MAX_S) for n in range(8)]
+    assert txn.state == "CompleteCommit"
+    assert txn.add("accounts", 1) == 0, "the next one may begin"

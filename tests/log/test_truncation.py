@@ -164,13 +164,14 @@ def test_what_is_cut_in_turns_with_what_is_written_is_the_last_of_each(sim: Shor
 
 @pytest.mark.parametrize("then", [after_restart, after_kill, after_power_loss], ids=lambda then: then.__name__)
 @pytest.mark.parametrize("target", range(1, 9))
+@pytest.mark.parametrize("first", [b"k", b"another"])
 def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
-    sim: Shore, target: int, then: Callable[[Shore], None]
+    sim: Shore, first: bytes, target: int, then: Callable[[Shore], None]
 ) -> None:
     """Of eight records of one key only the last stays: a cut anywhere before it leaves nothing, and a place."""
     log = sim.log(**COMPACT)
     for number in range(8):
-        put(log, (b"k", b"%d" % number))
+        put(log, (b"k" if number else first, b"%d" % number))
         if number in (3, 7):
             roll(sim, log)
     put(log, (b"other", b"x"))
@@ -180,6 +181,7 @@ def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
     assert log.offline is None
     assert log.log_end == target
     assert pairs(log) == [each for each in before if each[0] < target]
+    assert log.log_start == (0 if pairs(log) else target)
     put(log, (b"k", b"new"))
     sim.commit(log)
     then(sim)
