@@ -271,6 +271,19 @@ def test_answers_leave_in_order_whatever_comes_when(pair, seed):
         pairs[1].client.close()
 
 
+@pytest.mark.parametrize(
+    "before",
+    [b"", framed(b"now:1"), framed(b"now:1") + b"\0\0", framed(b"now:1") + framed(b"now:" + b"l" * 200_000)[:150_000]],
+    ids=["nothing", "a request", "half a length", "half a large request"],
+)
+def test_a_client_that_goes_is_noticed_whatever_came_of_it(pair, before):
+    pair.send(before)
+    assert not pair.host.gone
+    pair.client.close()
+    pair.turn()
+    assert (pair.host.gone, pair.connection.closed, pair.host.reason) == (True, True, None)
+
+
 def test_how_much_has_come_of_a_request_is_told(pair):
     connection, small, large = pair.connection, framed(b"now:small"), framed(b"now:" + b"l" * 200_000)
     assert (connection.half_frame, connection.frame_filled) == (False, 0)
