@@ -16,7 +16,7 @@ from tidelog.wire.markers import marker_record
 SMALL = {"internal_segment_bytes": "800", "index_interval_bytes": "100"}
 STEPS = 60
 LEFT_SNAPSHOTS = pytest.mark.xfail(
-    reason="snapshots of producers at or below the new start are kept when a log starts anew, and read from then on"
+    reason="a snapshot of producers that stands exactly at the new start is kept when a log starts anew, and read"
 )
 
 
