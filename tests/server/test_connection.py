@@ -284,6 +284,23 @@ def test_a_client_that_goes_is_noticed_whatever_came_of_it(pair, before):
     assert (pair.host.gone, pair.connection.closed, pair.host.reason) == (True, True, None)
 
 
+def test_a_request_of_no_bytes_is_one(pair):
+    pair.send(framed(b"now:1") + framed(b""))
+    pair.send(framed(b""))
+    assert pair.host.seen == [b"now:1", b"", b""]
+
+
+def test_a_request_that_trickles_in_began_when_it_began(pair):
+    frame = framed(b"now:slow")
+    pair.send(frame[:3])
+    pair.connection.frame_began = 1.0
+    for place in range(3, len(frame) - 1):
+        pair.send(frame[place : place + 1])
+        assert pair.connection.frame_began == 1.0
+    pair.send(frame[-1:] + frame[:3])
+    assert pair.connection.frame_began is None, "that is the next one"
+
+
 def test_how_much_has_come_of_a_request_is_told(pair):
     connection, small, large = pair.connection, framed(b"now:small"), framed(b"now:" + b"l" * 200_000)
     assert (connection.half_frame, connection.frame_filled) == (False, 0)

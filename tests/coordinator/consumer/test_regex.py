@@ -1,5 +1,7 @@
 """Regular expressions of subscriptions: RE2's, whole names, and only new names are looked at again."""
 
+from typing import Any
+
 import pytest
 
 from tests.coordinator.consumer.crew import Crew, owned, told
@@ -79,6 +81,56 @@ def test_members_that_share_an_expression_share_its_record() -> None:
     assert list(crew.group.resolved) == ["t.*"]
     crew.leave("b")
     assert not crew.group.resolved
+
+
+def expressions(crew: Crew) -> list[tuple[str, bool]]:
+    """Those of which something was written by the last decision, and whether they are still there."""
+    found = [entry for entry in crew.written if hasattr(entry.key, "regular_expression")]
+    return [(entry.key.regular_expression, entry.value is not None) for entry in found]
+
+
+def change(crew: Crew, member: str, **more: Any) -> None:
+    crew.beat(member, crew.group.members[member].epoch, **more)
+
+
+def test_a_member_that_changes_its_expression_leaves_no_record_of_the_former() -> None:
+    crew = Crew({"tides": 1, "winds": 1})
+    crew.join("a", subscribed_topic_regex="t.*")
+    assert expressions(crew) == [("t.*", True)]
+    change(crew, "a", subscribed_topic_regex="w.*")
+    assert sorted(expressions(crew)) == [("t.*", False), ("w.*", True)]
+    assert list(crew.group.resolved) == ["w.*"]
+
+
+def test_an_expression_that_others_still_have_stays_when_one_changes_its_own() -> None:
+    crew = Crew({"tides": 1, "winds": 1})
+    crew.join("a", subscribed_topic_regex="t.*")
+    crew.join("b", subscribed_topic_regex="t.*")
+    change(crew, "b", subscribed_topic_regex="w.*")
+    assert expressions(crew) == [("w.*", True)]
+    assert sorted(crew.group.resolved) == ["t.*", "w.*"]
+
+
+def test_a_member_that_names_topics_instead_leaves_no_record_and_one_that_always_did_none_at_all() -> None:
+    crew = Crew({"tides": 1, "winds": 1})
+    crew.join("a", subscribed_topic_regex="t.*")
+    change(crew, "a", subscribed_topic_regex="", subscribed_topic_names=["winds"])
+    assert expressions(crew) == [("t.*", False)]
+    assert not crew.group.resolved
+    crew.join("b", "tides")
+    assert expressions(crew) == []
+    change(crew, "b", subscribed_topic_names=["winds"])
+    assert expressions(crew) == []
+
+
+def test_an_expression_that_is_none_is_refused_and_changes_nothing() -> None:
+    crew = Crew({"tides": 1})
+    crew.join("a", subscribed_topic_regex="t.*")
+    epoch = crew.group.epoch
+    with pytest.raises(KafkaError) as refused:
+        change(crew, "a", subscribed_topic_regex="(")
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert (crew.group.epoch, list(crew.group.resolved)) == (epoch, ["t.*"])
 
 
 def test_a_refresh_writes_only_what_changed() -> None:
