@@ -180,6 +180,16 @@ KNOWN: tuple[Known, ...] = (
         "markers of a coordinator that was replaced are fenced by its epoch",
         behind="if not shard.leads:",
     ),
+    Known("coordinator/group/classic/joining.py", "reason=(request.reason or", "a reason is only logged"),
+    Known("coordinator/group/classic/joining.py", "REASON_MAX = ", "a reason is only logged"),
+    Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="constant"),
+    Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="arithmetic"),
+    Known(
+        "log/truncation.py",
+        "if rest_end < log.recovery_point:",
+        "where they are equal the same is saved again",
+        kind="comparison",
+    ),
     Known(
         "apis/joining.py",
         "raise KafkaError(",

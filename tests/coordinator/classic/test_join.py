@@ -36,6 +36,12 @@ def test_members_of_old_versions_come_in_at_once(version: int) -> None:
     assert crew.group.phase is Phase.COMPLETING
 
 
+@pytest.mark.parametrize("version", [4, 5, 9])
+def test_members_of_newer_versions_are_told_their_id_first(version: int) -> None:
+    crew = Crew()
+    assert crew.answers[crew.join("ship", version=version)].error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
 def test_an_id_that_nobody_comes_back_with_is_forgotten_after_its_session() -> None:
     crew = Crew()
     crew.join("ship", session_ms=7000)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.coordinator.consumer.crew import owned, topic_id
+from tidelog.coordinator.group.consumer.progress import counted
 from tidelog.coordinator.group.consumer.reconcile import Owned, reconcile
-from tidelog.coordinator.group.consumer.state import Member, MemberState, Partitions
+from tidelog.coordinator.group.consumer.state import Member, MemberState, Partitions, Subscription
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 TIDES, WINDS = topic_id("tides"), topic_id("winds")
@@ -108,3 +109,12 @@ def test_a_state_of_a_newer_version_makes_the_member_begin_anew() -> None:
             step(strange, {TIDES: (0,)}, said)
         assert refused.value.code is ErrorCode.FENCED_MEMBER_EPOCH
     assert step(strange, {TIDES: (0,)}, []).state == MemberState.STABLE
+
+
+def test_how_many_members_have_each_subscription_is_counted() -> None:
+    tides, winds = Subscription(("tides",)), Subscription(("winds",))
+    assert counted({}, None, tides) == {tides: 1}
+    assert counted({tides: 1}, None, tides) == {tides: 2}
+    assert counted({tides: 2}, tides, winds) == {tides: 1, winds: 1}
+    assert counted({tides: 1}, tides, winds) == {winds: 1}
+    assert counted({tides: 1, winds: 3}, winds, None) == {tides: 1, winds: 2}
