@@ -284,6 +284,33 @@ def test_a_client_that_goes_is_noticed_whatever_came_of_it(pair, before):
     assert (pair.host.gone, pair.connection.closed, pair.host.reason) == (True, True, None)
 
 
+def test_reading_stops_while_answers_that_wait_for_the_end_of_a_turn_are_not_taken(pair):
+    """Two connections are read in each turn, so that their answers leave at its end; one client takes none."""
+    other, frame = Pair(pair.loop), framed(b"now:" + b"x" * 10_000)
+    pair.client.setblocking(False)
+    rest, sent = frame, 0
+    try:
+        while sent < 2000:
+            try:
+                rest = rest[pair.client.send(rest) :]
+            except BlockingIOError:
+                break
+            if not rest:
+                rest, sent = frame, sent + 1
+            other.client.setblocking(False)
+            other.client.send(framed(b"now:1"))
+            pair.turn(2)
+            other.answers()
+        assert sent < 2000, "it is read for ever, and its answers pile up"
+        taken = len(pair.host.seen)
+        pair.turn()
+        assert len(pair.host.seen) == taken
+        assert len(pair.answers()) == len(pair.host.seen) > taken, "it goes on when they are taken"
+    finally:
+        other.connection.close()
+        other.client.close()
+
+
 def test_a_request_of_no_bytes_is_one(pair):
     pair.send(framed(b"now:1") + framed(b""))
     pair.send(framed(b""))
