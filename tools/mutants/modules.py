@@ -182,6 +182,12 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("coordinator/group/classic/joining.py", "reason=(request.reason or", "a reason is only logged"),
     Known("coordinator/group/classic/joining.py", "REASON_MAX = ", "a reason is only logged"),
+    Known(
+        "log/truncation.py",
+        "log._sealed_unsynced = [other for other in log._sealed_unsynced if other is not segment]",
+        "it would be synced once more",
+        kind="left out",
+    ),
     Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="constant"),
     Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="arithmetic"),
     Known(
