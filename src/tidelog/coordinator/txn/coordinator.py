@@ -73,7 +73,7 @@ class TransactionCoordinator:
         self._metadata = metadata
         self._config = config
         self._ending = Ending(markers, metadata, self._level)
-        self._questions = Questions(shards, next_producer_id, self._level, self._note, self._ending.begin)
+        self._questions = Questions(shards, next_producer_id, self._level, self._note, self._settled)
         self._deadlines = Deadlines(self._abort_overdue, lambda: config().tidelog_transaction_lease_ms)
         shards.on_load.append(self._loaded)
 
@@ -85,7 +85,10 @@ class TransactionCoordinator:
             shard.live.remember_epoch(transactional_id, noted.epoch)
         if noted.heard_ms is not None:
             shard.live.heard(transactional_id, noted.heard_ms)
-        if noted.begins:
+
+    def _settled(self, shard: TransactionShard, transactional_id: str, noted: Noted[Any] | None) -> None:
+        self._ending.begin(shard, transactional_id)
+        if noted is not None and noted.begins:
             self._deadlines.watch(shard, transactional_id)
 
     # -- what clients ask

@@ -50,8 +50,8 @@ class Noted(NamedTuple, Generic[T]):
 
 
 class Questions:
-    """`noted` is told what is to be remembered of each decision, as soon as its records are appended; `decided` of each
-    decision that was taken, before its answer leaves."""
+    """`noted` is told what is to be remembered of each decision, as soon as its records are appended; `settled` when
+    its answer is about to leave, with None where nothing was appended."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class Questions:
         next_producer_id: Callable[[], Promise[int]],
         version: Callable[[], int],
         noted: Callable[[TransactionShard, str, Noted[Any]], None],
-        decided: Callable[[TransactionShard, str], None],
+        settled: Callable[[TransactionShard, str, Noted[Any] | None], None],
     ) -> None:
         self._shards = shards
         self._next_producer_id = next_producer_id
         self._version = version
         self._noted = noted
-        self._decided = decided
+        self._settled = settled
         shards.on_unload.append(_send_away)
 
     def ask(self, transactional_id: str, decide: Decide[T], *, patience_s: float = PATIENCE_S) -> Promise[T]:
@@ -98,11 +98,17 @@ class Questions:
         ):
             question.wait(shard)
         else:
-            promise.on_done(lambda settled: self._settle(shard, question, settled))
+            promise.on_done(lambda settled: self._settle(shard, question, noted, settled))
 
-    def _settle(self, shard: TransactionShard, question: _Question[Any], promise: Promise[Noted[Any]]) -> None:
+    def _settle(
+        self,
+        shard: TransactionShard,
+        question: _Question[Any],
+        noted: Noted[Any] | None,
+        promise: Promise[Noted[Any]],
+    ) -> None:
         # Also where the answer is an error: what wasn't committed in time may be yet.
-        self._decided(shard, question.transactional_id)
+        self._settled(shard, question.transactional_id, noted)
         if promise.error is not None:
             question.answer.fail(promise.error)
         else:
