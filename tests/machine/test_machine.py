@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.env.promise import Promise
 from tidelog.machine import machine as machine_module
+from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
 from tidelog.sim.loop import SimLoop, Timeline
 from tidelog.sim.random import SimRandom
@@ -116,6 +117,30 @@ def test_error_of_a_decision_is_its_answer(world: World) -> None:
 
     assert isinstance(world.machine.submit(refuse).error, KafkaError)
     assert world.machine.newest == ()
+
+
+def test_who_hands_a_decision_in_knows_at_once_what_it_was_and_who_asked_when_it_is_committed(world: World) -> None:
+    promise, decided = world.machine.hand_in(lambda state, now_ms: Decision([1], "done"))
+    assert decided == "done"
+    assert world.machine.newest == (1,)
+    assert not promise.done
+    world.machine.commit(1)
+    assert promise.result() == "done"
+
+
+def test_who_hands_in_what_is_refused_or_can_not_be_written_has_nothing_to_remember(world: World) -> None:
+    def refuse(state: State, now_ms: int) -> Decision[int, str]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+    promise, decided = world.machine.hand_in(refuse)
+    assert (decided, world.machine.newest) == (None, ())
+    assert isinstance(promise.error, KafkaError)
+    world.log.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    promise, decided = world.machine.hand_in(lambda state, now_ms: Decision([1], "done"))
+    assert (decided, world.machine.newest) == (None, ())
+    assert promise.error is world.log.error
+    world.machine.unload()
+    assert world.machine.hand_in(lambda state, now_ms: Decision([1], "done")).decided is None
 
 
 def test_failed_append_takes_the_replay_back(world: World) -> None:
