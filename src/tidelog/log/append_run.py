@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from tidelog.config.setting import LONG_MAX
 from tidelog.log.index import TIME_ENTRY_BYTES
 from tidelog.log.validate import RECORDS_MAX
 from tidelog.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_FLAG
@@ -32,7 +33,7 @@ def append_run(
 ) -> list[int] | None:
     """Append the batches at these places of a writable buffer; their base offsets. None: nothing was appended."""
     segment = log._active
-    if segment is None or not log._follows or leader_epoch != log._epoch or segment.offsets is None:
+    if segment is None or log.ends.unsynced_max != LONG_MAX or leader_epoch != log._epoch or segment.offsets is None:
         return None
     if (len(segment.offsets.positions) + len(ranges) + 2) * TIME_ENTRY_BYTES > log.config.segment_index_bytes:
         return None
@@ -64,7 +65,7 @@ def _place(
     log: Log, segment: Segment, buffer: memoryview, ranges: list[tuple[int, int]], now_ms: int
 ) -> list[Placed] | None:
     """Where each will be; None where one isn't plainly fine, or doesn't fit into the segment."""
-    base, position = log.log_end, segment.size
+    base, position = log.ends.log_end, segment.size
     plain, max_bytes, newest = log._plain, log._max_bytes, min(now_ms + log._after_ms, segment.roll_after)
     placed: list[Placed] = []
     for start, end in ranges:
@@ -106,4 +107,4 @@ def _take_note(log: Log, segment: Segment, placed: list[Placed]) -> None:
     segment.used = True
     segment.size = position + size
     log.batches += len(placed)
-    log.log_end = log.durable_end = last + 1
+    log.ends.wrote(last + 1)

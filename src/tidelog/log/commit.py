@@ -124,7 +124,7 @@ class Syncing:
             return None
         if mark.log.root in errors:
             return errors[mark.log.root]
-        kept = mark.log.segments if mark.generation == mark.log._generation else ()
+        kept = mark.log.segments if mark.generation == mark.log.ends.generation else ()
         paths = {segment.stem + LOG for segment in kept}
         found: OSError | None = None
         for path in [path for path, _ in mark.files] + mark.folders:
@@ -309,7 +309,7 @@ class GroupCommit:
             self._env.loop.call_later(AGAIN_S, self.request, log)
         elif error is not None:
             log.go_offline(f"a sync of {log.folder} failed: {error}")
-        elif mark.generation != log._generation:
+        elif mark.generation != log.ends.generation:
             self.request(log)
         else:
             log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in mark.sealed]
@@ -327,7 +327,7 @@ def _mark(log: Log) -> Mark:
     """Note how far the log is written, and what must be synced for that."""
     active = log._active
     segments = list(log._sealed_unsynced)
-    if active is not None and log.log_end > log._synced_end:
+    if active is not None and log.log_end > log.ends.synced_end:
         segments.append(active)
     files = [(segment.stem + LOG, segment.file) for segment in segments]
     folders = [log.folder] if log._new_names else []
@@ -337,4 +337,4 @@ def _mark(log: Log) -> Mark:
             files.append((f"{log.folder}/{PARTITION_METADATA}", None))
     log._new_names = log._new_folder = False
     size = 0 if active is None else active.size
-    return Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced), files, folders)
+    return Mark(log, log.ends.generation, log.log_end, active, size, list(log._sealed_unsynced), files, folders)

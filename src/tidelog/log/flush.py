@@ -77,7 +77,7 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
     epochs = log.epochs
     job = FlushJob(
         log,
-        log._generation,
+        log.ends.generation,
         log.log_end,
         0 if active is None else active.size,
         log.folder,
@@ -269,7 +269,7 @@ def postpone(job: FlushJob) -> None:
 
 def holds(job: FlushJob) -> bool:
     """Whether the log's files are those that were saved: after a truncation others may have their names."""
-    return job.log._generation == job.generation
+    return job.log.ends.generation == job.generation
 
 
 def finish(job: FlushJob) -> bool:
@@ -287,6 +287,5 @@ def finish(job: FlushJob) -> bool:
     for segment in job.sealed:
         segment.offsets = segment.times = None
     log._snapshots = sorted({*log._snapshots, *job.snapshots}.difference(job.stale))
-    log.recovery_point = max(log.recovery_point, job.end)
-    log.became_durable(job.end)
+    log.flushed(job.end)
     return True

@@ -38,12 +38,12 @@ class IndexFiles:
                 self._rename(segment, contents)
         elif stem not in self._saving:
             self._saving.add(stem)
-            generation = log._generation
+            generation = log.ends.generation
 
             def saved(done: Promise[None]) -> None:
                 self._saving.discard(stem)
                 # A deletion, a cleaning or a truncation may have been faster: others' files may have the names now.
-                same = log._generation == generation and segment.offsets is None
+                same = log.ends.generation == generation and segment.offsets is None
                 if done.error is None and same and any(segment is other for other in log.segments):
                     with suppress(FileNotFoundError):  # the topic was deleted
                         self._rename(segment, contents)

@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from tidelog.log.stored import StoredLog
 
 
-def open_last(log: StoredLog) -> Segment:
-    """Open the last segment for writing and reading. After a clean stop it ends where the checkpoint said."""
+def open_last(log: StoredLog, log_end: int | None) -> int:
+    """Open the last segment for writing and reading; where it ends: at `log_end`, where that is known."""
     segment = log._segments[-1]
     next_offset = scan(log, segment, NEVER, check=False)
-    if log.log_end >= 0 and next_offset != log.log_end:
-        reason = f"the segment ends at offset {next_offset}, but after the last stop it was {log.log_end}"
+    if log_end is not None and next_offset != log_end:
+        reason = f"the segment ends at offset {next_offset}, but after the last stop it was {log_end}"
         raise BadBatch(segment.stem + LOG, segment.size, reason)
-    log.log_end = next_offset
     log._become_last(segment)
-    return segment
+    return next_offset
 
 
 def scan(

@@ -44,18 +44,18 @@ def load_epochs(log: StoredLog) -> LeaderEpochs:
 
 def _has_epochs(log: StoredLog) -> bool:
     """Whether the first batch below the recovery point has a leader epoch: then the file was written once."""
-    first = next(headers_from(log, 0), None) if log.recovery_point else None
-    return first is not None and first[2][2] >= 0 and first[2][0] < log.recovery_point
+    first = next(headers_from(log, 0), None) if log.ends.recovery_point else None
+    return first is not None and first[2][2] >= 0 and first[2][0] < log.ends.recovery_point
 
 
 def find_epochs(log: StoredLog, found: list[tuple[int, int]]) -> None:
     """Epochs above the recovery point stand in the batches only; the file may know others that were cut off."""
     epochs = load_epochs(log)
-    epochs.truncate_from_end(log.log_end)
+    epochs.truncate_from_end(log.ends.log_end)
     for epoch, base in found:
-        if epoch > epochs.latest and base < log.log_end:
+        if epoch > epochs.latest and base < log.ends.log_end:
             epochs.assign(epoch, base)
-    epochs.truncate_from_start(log.log_start)
+    epochs.truncate_from_start(log.ends.log_start)
     log._epochs = epochs
 
 
@@ -73,11 +73,11 @@ def headers_from(log: StoredLog, offset: int) -> Iterator[tuple[Segment, int, He
 def load_producers(log: StoredLog) -> Producers:
     """The producers as of the log's end: from the newest snapshot, and the batches behind it."""
     producers = Producers(log._around.producer_expiration_ms)
-    producers.end = log.log_end
+    producers.end = log.ends.log_end
     if not log._segments:
         return producers
     start = _restore(log, producers)
-    if start < log.log_end:
+    if start < log.ends.log_end:
         before: Segment | None = None
         for segment, pos, fields in headers_from(log, start):
             if segment is not before:
@@ -93,8 +93,8 @@ def load_producers(log: StoredLog) -> Producers:
             else:
                 base, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
                 producers.record(producer_id, epoch, sequence, base, base + delta, timestamp, attributes)
-    producers.end = log.log_end
-    producers.advance_high_watermark(log.durable_end)
+    producers.end = log.ends.log_end
+    producers.advance_high_watermark(log.ends.durable_end)
     return producers
 
 
@@ -162,7 +162,7 @@ def first_snapshot(log: StoredLog) -> int:
     """
     disk, first = log._around.disk, log._segments[0].base
     for offset in sorted(log._snapshots) if first else ():
-        if first <= offset <= log.log_end:
+        if first <= offset <= log.ends.log_end:
             with suppress(SnapshotError, FileNotFoundError):
                 read_snapshot(disk, log.snapshot_path(offset))
                 return offset

@@ -156,7 +156,8 @@ class Log(ReadableLog):
             appended = producers.check(producer_id, epoch, sequence, delta, attributes)
             if appended is not None:
                 return appended.first_offset, appended.last_offset + 1, appended.timestamp
-        base = self.log_end
+        ends = self.ends
+        base = ends.log_end
         last = base + delta
         segment = self._active
         if (
@@ -187,16 +188,14 @@ class Log(ReadableLog):
             segment.add_entries(base, last, position, self.config.segment_index_bytes)
             segment.index_next = position + self._interval
         segment.size = position + size
-        self.log_end = next_offset = last + 1
+        next_offset = last + 1
+        if ends.wrote(next_offset):
+            self._store.commit.request(self)
         self.batches += 1
         if producers is not None:
             producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes)
         elif producer_id >= 0:
             self.producers.replay(buffer[start:end], read_header(buffer[start:end]))
-        if self._follows:
-            self.durable_end = next_offset
-        elif self._counts:
-            self._count_flush()
         if self._full:
             self.has_room()
         return base, next_offset, append_time
@@ -270,14 +269,11 @@ class Log(ReadableLog):
             segment.add_entries(header.base_offset, header.last_offset, position, self.config.segment_index_bytes)
             segment.index_next = position + self._interval
         segment.size = position + len(data)
-        self.log_end = header.next_offset
+        if self.ends.wrote(header.next_offset):
+            self._store.commit.request(self)
         self.batches += 1
         if header.producer_id >= 0:
             self.producers.replay(data, header._replace(pos=0))
-        if self._follows:
-            self.durable_end = self.log_end
-        elif self._counts:
-            self._count_flush()
         if self._full:
             self.has_room()
 
@@ -340,7 +336,8 @@ class Log(ReadableLog):
     def _wake(self, now_ms: int) -> Segment:
         """The last segment, opened; the first one, made."""
         if self._segments:
-            return indexing.open_last(self)
+            indexing.open_last(self, self.ends.log_end)
+            return self._segments[-1]
         self._store.check_not_begun(self)
         self._know_nobody()
         self._make_folder()
@@ -458,22 +455,14 @@ class Log(ReadableLog):
     # -- durability
 
     def became_durable(self, end: int) -> None:
-        """Everything below `end` is on stable storage: told by the group commit and the flush."""
-        if end > self._synced_end:
-            self._synced_end = end
-        if self._counts and self.log_end - self._synced_end < self.config.flush_messages:
-            end = self.log_end
-        if end > self.durable_end:
-            self.durable_end = end
-            if self.listener is not None:
-                self.listener.durable_advanced(self)
+        """Everything below `end` is on stable storage: told by the group commit."""
+        if self.ends.synced(end) and self.listener is not None:
+            self.listener.durable_advanced(self)
 
-    def _count_flush(self) -> None:
-        """`flush.messages` with durability `os`: records count as durable until so many were not flushed."""
-        if self.log_end - self._synced_end < self.config.flush_messages:
-            self.durable_end = self.log_end
-        else:
-            self._store.commit.request(self)
+    def flushed(self, end: int) -> None:
+        """A start after a crash has nothing to read below `end`: told by the flush."""
+        if self.ends.flushed(end) and self.listener is not None:
+            self.listener.durable_advanced(self)
 
     def delete_before(self, offset: int) -> int:
         """Records below `offset` are gone for readers; it may be inside of a batch. The log's start now.
@@ -488,7 +477,8 @@ class Log(ReadableLog):
                 f"{self.place}: can't delete before {offset}, the high watermark is {limit}",
             )
         if offset > self.log_start:
-            before, self.log_start = self.log_start, offset
+            before = self.log_start
+            self.ends.move_start(offset)
             self._store.starts.move(self, before)
         return self.log_start
 
@@ -499,7 +489,7 @@ class Log(ReadableLog):
 
     def start_failed(self, before: int) -> None:
         """Its start couldn't be made durable: it is `before` again, as far as the segments still reach back."""
-        self.log_start = max(before, self._oldest())
+        self.ends.move_start(max(before, self._oldest()))
 
     def apply_retention(self, now_ms: int) -> None:
         """Have the segments go that age, size or `delete_before` let go: soon, and one step after the other."""
@@ -524,7 +514,7 @@ class Log(ReadableLog):
         """Those that end at `start` or before go; a start after a crash doesn't need them any more (deletion.py)."""
         with self._guard(changing=True):
             if start > self.log_start:
-                self.log_start = start
+                self.ends.move_start(start)
                 self.epochs.truncate_from_start(start)
             self.forget_segments([segment for segment, behind in pairwise(self._segments) if behind.base <= start])
             self._store.starts.moved(self)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.config.setting import LONG_MAX
 from tidelog.log import retention
+from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.log import Log
 from tidelog.log.names import LOG
@@ -94,20 +96,17 @@ class MemoryLog(Log):
         self._reserving = False
         self.reserved = end
         super().__init__(store, root, topic, partition, topic_id, config)
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = end
+        self.ends = Ends(end)
+        self._follow()
         self._requested = True  # for good: the group commit has nothing to do with it
 
-    def configure(self, config: TopicConfig) -> None:
-        durable_end = self.durable_end
-        super().configure(config)
-        self._counts = False
-        self._follow(durable_end)
+    def _count_unsynced(self) -> None:
+        self._follow()
 
-    def _follow(self, durable_end: int) -> None:
+    def _follow(self) -> None:
         """What is written is durable where its offsets are reserved; else the log is as durable as it was."""
-        self.unreserved = self.log_end > self.reserved
-        self._follows = not self.unreserved
-        self.durable_end = durable_end if self.unreserved else self.log_end
+        self.unreserved = self.ends.log_end > self.reserved
+        self.ends.count_unsynced(0 if self.unreserved else LONG_MAX, all_at_once=not self.unreserved)
 
     @property
     def unsynced(self) -> bool:
@@ -145,7 +144,8 @@ class MemoryLog(Log):
             end = last + RESERVED_OFFSETS
             self._store.reserve(self, end).on_done(lambda done: self._reservation_ended(end, done))
         if last >= self.reserved:
-            self.unreserved, self._follows = True, False
+            self.unreserved = True
+            self.ends.count_unsynced(0, all_at_once=False)
             return NEVER
         return self.reserved - (1 if self._reserving else RESERVED_AHEAD + 1)
 
@@ -159,7 +159,7 @@ class MemoryLog(Log):
         self.reserved = end
         self._size_limit = -1
         durable_end = self.durable_end
-        self._follow(durable_end)
+        self._follow()
         if self.unreserved:
             self._reserve(self.log_end)
         elif self.durable_end > durable_end and self.listener is not None:
@@ -210,7 +210,7 @@ class MemoryLog(Log):
 
     def _start_from(self, offset: int) -> None:
         if offset > self.log_start:
-            self.log_start = offset
+            self.ends.move_start(offset)
             self.epochs.truncate_from_start(offset)
 
     def forget_segments(self, going: list[Segment]) -> None:
@@ -259,20 +259,22 @@ class MemoryLog(Log):
         segment.aborted(self._store.disk).truncate_to(offset)
         segment.max_timestamp, segment.max_timestamp_offset = segment.times.last
         self._active = segment
-        self._fall_to(offset)
-        self.log_start = min(self.log_start, offset)
+        self.ends.fall_back(offset, offset)
+        self.ends.cut(offset)
+        self._fell()
         self.epochs.truncate_from_end(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         self.forget_segments(list(self._segments))
         self.epochs.clear()
-        self._fall_to(offset)
-        self.log_start = offset
+        durable_end = min(self.ends.durable_end, offset)
+        self.ends.start_at(offset)
+        self.ends.fall_back(durable_end, offset)
+        self._fell()
 
-    def _fall_to(self, offset: int) -> None:
-        self.log_end = offset
-        self._follow(min(self.durable_end, offset))
+    def _fell(self) -> None:
+        self._follow()
         self._producers = None
         self._marks = None
         self._epoch = -1

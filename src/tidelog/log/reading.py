@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from tidelog.config.setting import LONG_MAX
 from tidelog.log import indexing, search
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.commit import TOO_MANY_FILES
@@ -15,7 +16,7 @@ from tidelog.log.names import OFFSET_INDEX, TIME_INDEX
 from tidelog.log.scan import BadBatch
 from tidelog.log.segment import Segment
 from tidelog.log.slice import SENDFILE_BYTES_MIN, Slice
-from tidelog.log.stored import StoredLog, counts_messages, page_cache_counts
+from tidelog.log.stored import StoredLog, page_cache_counts
 from tidelog.log.unreadable import SEARCHED, UNREADABLE, Unreadable, read_whole, readable
 from tidelog.log.validate import plain_attributes
 from tidelog.wire.batch import LOG_OVERHEAD
@@ -57,10 +58,8 @@ class ReadableLog(StoredLog):
 
     __slots__ = (
         "_after_ms",
-        "_counts",
         "_epoch",
         "_flushing",
-        "_follows",
         "_full",
         "_interval",
         "_led",
@@ -98,8 +97,8 @@ class ReadableLog(StoredLog):
 
     def take_over(self, found: StoredLog) -> None:
         """Go on with what its files have, as recovery found it. Nothing was done with the log yet."""
-        self.log_start, self.log_end, self.durable_end = found.log_start, found.log_end, found.durable_end
-        self.recovery_point, self._synced_end = found.recovery_point, found._synced_end
+        self.ends = found.ends
+        self._count_unsynced()
         self.has_aborted = found.has_aborted
         self.batches = found.batches
         self._segments, self._active, self._flush_from = found._segments, found._active, found._flush_from
@@ -111,12 +110,30 @@ class ReadableLog(StoredLog):
             self._become_last(self._active)
 
     def __repr__(self) -> str:
-        return f"<Log {self.place} [{self.log_start}, {self.log_end}) durable to {self.durable_end}>"
+        return f"<Log {self.place} {self.ends!r}>"
+
+    # -- its ends, for who is in no hurry; `ends` is for the others
+
+    @property
+    def log_start(self) -> int:
+        return self.ends.log_start
+
+    @property
+    def log_end(self) -> int:
+        return self.ends.log_end
+
+    @property
+    def durable_end(self) -> int:
+        return self.ends.durable_end
+
+    @property
+    def recovery_point(self) -> int:
+        return self.ends.recovery_point
 
     @property
     def unsynced(self) -> bool:
         """Whether something was written for it that no sync made durable yet."""
-        return self._dirty or self._flushing or self.log_end > self._synced_end or bool(self._sealed_unsynced)
+        return self._dirty or self._flushing or self.ends.log_end > self.ends.synced_end or bool(self._sealed_unsynced)
 
     def configure(self, config: TopicConfig) -> None:
         """Take over new settings of the topic. They hold from the next append on."""
@@ -125,13 +142,16 @@ class ReadableLog(StoredLog):
         self._max_bytes = min(config.max_message_bytes, config.segment_size)
         self._after_ms = config.message_timestamp_after_max_ms
         self._interval = config.index_interval_bytes
-        self._counts = counts_messages(config)
-        self._follows = page_cache_counts(config) and not self._counts
         self._size_limit = -1
         if self._active is not None:
             self._active.roll_after = -2
-        if self._follows and self.offline is None:
-            self.durable_end = self.log_end
+        self._count_unsynced()
+
+    def _count_unsynced(self) -> None:
+        """How many records count as durable that aren't synced: all, with durability `os`, or `flush.messages`."""
+        config = self.config
+        unsynced_max = config.flush_messages if page_cache_counts(config) else 0
+        self.ends.count_unsynced(unsynced_max, all_at_once=unsynced_max == LONG_MAX and self.offline is None)
 
     def go_offline(self, reason: str) -> None:
         """Serve nothing any more, until the next start; `reason` says what happened and where."""
@@ -153,16 +173,17 @@ class ReadableLog(StoredLog):
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        if not self.log_start <= offset <= self.log_end:
+        ends = self.ends
+        if not ends.log_start <= offset <= ends.log_end:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.place} has offsets {self.log_start} to {self.log_end}; {offset} is outside",
+                f"{self.place} has offsets {ends.log_start} to {ends.log_end}; {offset} is outside",
             )
-        if offset >= end or offset == self.log_end:
+        if offset >= end or offset == ends.log_end:
             return None
         active = self._active
         piece = None
-        if active is not None and offset >= active.base and end >= self.log_end:
+        if active is not None and offset >= active.base and end >= ends.log_end:
             piece = self._read_indexed(active, offset, max_bytes)
         try:
             if piece is None:
@@ -227,12 +248,12 @@ class ReadableLog(StoredLog):
 
         None where it is another case, and for `read` to tell which. May raise OSError, as a view does.
         """
-        segment = self._active
+        segment, ends = self._active, self.ends
         if (
             segment is None
             or max_bytes >= SENDFILE_BYTES_MIN
-            or not segment.base <= offset < self.log_end <= end
-            or offset < self.log_start
+            or not segment.base <= offset < ends.log_end <= end
+            or offset < ends.log_start
             or self.offline is not None
             or self._unreadable is not None
         ):
@@ -264,7 +285,7 @@ class ReadableLog(StoredLog):
                 return None
             count = max_bytes
         else:
-            self.mark(self.log_end, segment.size)
+            self.mark(self.ends.log_end, segment.size)
         segment.used = True
         return Slice(file, pos, count)
 
@@ -287,7 +308,7 @@ class ReadableLog(StoredLog):
 
     def _read(self, offset: int, max_bytes: int, end: int, at_least_one: bool) -> Slice | None:
         if self._active is None:
-            indexing.open_last(self)
+            indexing.open_last(self, self.ends.log_end)
         number = self._segment_number(offset)
         while number < len(self._segments):
             segment = self._segments[number]
@@ -315,8 +336,8 @@ class ReadableLog(StoredLog):
         if number + 1 < len(segments):
             if end >= segments[number + 1].base:
                 return segment.size
-        elif end >= self.log_end:
-            self.mark(self.log_end, segment.size)
+        elif end >= self.ends.log_end:
+            self.mark(self.ends.log_end, segment.size)
             return segment.size
         found = self._position(segment, end)
         return segment.size if found is None else found[0]
@@ -394,9 +415,7 @@ class ReadableLog(StoredLog):
             return sum(segment.size_now(self._store.disk) for segment in self._segments)
 
     def check_invariants(self) -> None:
-        assert self.recovery_point <= self.log_end, f"{self!r}: recovery point {self.recovery_point}"
-        assert self.durable_end <= self.log_end, repr(self)
-        assert self.log_start <= self.log_end, repr(self)
+        self.ends.check_invariants()
         bases = [segment.base for segment in self._segments]
         assert bases == sorted(set(bases)), f"{self!r}: segments {bases}"
         assert not bases or bases[0] <= self.log_end, repr(self)

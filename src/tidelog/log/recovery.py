@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.log import indexing, knowledge
 from tidelog.log.checkpoints import LOG_START, PARTITION_METADATA, partition_metadata
+from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.leftovers import Found, tidy
 from tidelog.log.names import LOG, TXN_INDEX
@@ -52,35 +53,33 @@ def load(opening: Opening, log: StoredLog, place: Place) -> None:
     if not log._segments:
         _load_empty(log, found, place.recovery_point or 0, place.log_start)
         return
-    log.log_start = max(place.log_start, found.bases[0])
     _find_end(opening, log, place, found)
-    if log.log_start > log.log_end:
+    if log.ends.log_start > log.ends.log_end:
         _check_start(log, place)
-        _start_over(opening, log, log.log_start, now_ms)  # what is left was deleted: no offset is given twice
-    log._snapshots = [offset for offset in log._snapshots if offset <= log.log_end]
+        _start_over(opening, log, log.ends.log_start, now_ms)  # what is left was deleted: no offset is given twice
+    log._snapshots = [offset for offset in log._snapshots if offset <= log.ends.log_end]
     if log._epochs is None:
         log._epochs = knowledge.load_epochs(log)
-        log._epochs.truncate_from_start(log.log_start)
+        log._epochs.truncate_from_start(log.ends.log_start)
     log._producers = knowledge.load_producers(log)
 
 
 def _find_end(opening: Opening, log: StoredLog, place: Place, found: Found) -> None:
     recovery_point = place.recovery_point
+    log_start = max(place.log_start, found.bases[0])
     if place.clean:
         trusted = recovery_point is not None and recovery_point >= found.bases[-1]
-        log.log_end = recovery_point if recovery_point is not None and trusted else -1
-        indexing.open_last(log)
-        _take_ends(log, log.log_end)
+        log_end = indexing.open_last(log, recovery_point if trusted else None)
+        log.ends = _ends(log, log_start, log_end, log_end)
     else:
-        log.recovery_point = recovery_point or 0
-        _recover(opening, log, recovery_point or 0, lost=place.lost)
+        _recover(opening, log, log_start, recovery_point or 0, lost=place.lost)
         _make_durable(log, recovery_point or 0, lost=place.lost)
 
 
 def _check_start(log: StoredLog, place: Place) -> None:
     """A start above the end: deleted records may be lost where the page cache counts as durable, and only there."""
     last = log._segments[-1]
-    reason = f"the log ends at offset {log.log_end}, but {LOG_START} says that it begins at {log.log_start}"
+    reason = f"the log ends at offset {log.ends.log_end}, but {LOG_START} says that it begins at {log.ends.log_start}"
     if place.clean or place.lost or not page_cache_counts(log.config):
         raise BadBatch(last.stem + LOG, last.size, f"{reason}: if that is wrong, correct its line there, and restart")
     log._around.report(f"{log.place}: {reason}; what was deleted and is still there goes, the log is empty")
@@ -89,13 +88,17 @@ def _check_start(log: StoredLog, place: Place) -> None:
 def _load_empty(log: StoredLog, found: Found, recovery_point: int, log_start: int) -> None:
     if recovery_point > log_start and found.metadata:
         raise BadBatch(log.folder, 0, f"no segment is here, but records up to offset {recovery_point} were")
-    log.log_start = log.log_end = log_start
-    _take_ends(log, log_start)
+    log.ends = Ends(log_start)
 
 
-def _take_ends(log: StoredLog, durable_end: int) -> None:
-    log.recovery_point = log._synced_end = durable_end
-    log.durable_end = log.log_end if page_cache_counts(log.config) else durable_end
+def _ends(log: StoredLog, log_start: int, log_end: int, recovery_point: int) -> Ends:
+    return Ends.found(
+        log_start=log_start,
+        log_end=log_end,
+        durable_end=log_end if page_cache_counts(log.config) else recovery_point,
+        recovery_point=recovery_point,
+        synced_end=recovery_point,
+    )
 
 
 def _make_durable(log: StoredLog, recovery_point: int, *, lost: bool) -> None:
@@ -107,8 +110,7 @@ def _make_durable(log: StoredLog, recovery_point: int, *, lost: bool) -> None:
 
     Where the recovery point is `lost`, what is further back than a flush can be was durable long ago.
     """
-    _take_ends(log, recovery_point)
-    if log.log_end == recovery_point:
+    if log.ends.log_end == recovery_point:
         # Whoever was killed in the middle of a truncation left a cut that the platter doesn't know of.
         log.file_of(log._segments[-1]).sync()
         return
@@ -131,7 +133,7 @@ def _make_durable(log: StoredLog, recovery_point: int, *, lost: bool) -> None:
     if disk.exists(f"{log.folder}/{PARTITION_METADATA}"):
         _write_again(log, f"{log.folder}/{PARTITION_METADATA}", 0)
     disk.sync_folder(log.folder)
-    log.durable_end = log._synced_end = log.log_end
+    log.ends.synced(log.ends.log_end)
 
 
 def _doubtful_from(log: StoredLog) -> int:
@@ -162,7 +164,7 @@ def _write_again(log: StoredLog, path: str, start: int) -> None:
         disk.open(path).sync()
 
 
-def _recover(opening: Opening, log: StoredLog, recovery_point: int, *, lost: bool) -> None:
+def _recover(opening: Opening, log: StoredLog, log_start: int, recovery_point: int, *, lost: bool) -> None:
     """Read and check everything from the recovery point on. Where that is `lost`, no segment but the last is cut."""
     number = first = log._segment_number(recovery_point)
     next_offset = log._segments[number].base
@@ -201,7 +203,7 @@ def _recover(opening: Opening, log: StoredLog, recovery_point: int, *, lost: boo
             log._sealed_unsynced = [*log._sealed_unsynced, segment]
             log._sealed_unsaved = [*log._sealed_unsaved, (segment, b"")]
         number += 1
-    log.log_end = next_offset
+    log.ends = _ends(log, log_start, next_offset, recovery_point)
     if next_offset < recovery_point:
         raise BadBatch(
             log._segments[-1].stem + LOG,
@@ -317,7 +319,7 @@ def _start_over(opening: Opening, log: StoredLog, offset: int, now_ms: int) -> N
     log._epochs.dirty = True
     opening.disk.sync_folder(log.folder)
     log._begin_segment(offset, now_ms)
-    log.log_start = log.log_end = log.durable_end = log.recovery_point = log._synced_end = offset
+    log.ends.start_at(offset)
     log._dirty = opening.start_moved = True
 
 

@@ -281,7 +281,7 @@ class Store:
         try:
             found = opening.run()
             if found is not None:
-                self._points[found.root].lower_clean_end(opening.place.key, found.log_end)
+                self._points[found.root].lower_clean_end(opening.place.key, found.ends.log_end)
         except (OSError, BadBatch, AbortedIndexError) as error:
             failed = error
         self._tell(opening)
@@ -296,7 +296,7 @@ class Store:
             return Promise[None].resolved(None)
         lowered = Promise[None].resolved(None)
         if found is not None:
-            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.log_end)
+            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.ends.log_end)
 
         def put(saved: Promise[None]) -> None:
             if not self._discarded(opening):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import indexing
+from tidelog.log.ends import Ends
 from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TXN_INDEX, partition_folder, segment_stem
 from tidelog.log.scan import BadBatch, locate
 from tidelog.log.segment import NEVER, Segment
@@ -59,7 +60,6 @@ class StoredLog:
         "_dirty",
         "_epochs",
         "_flush_from",
-        "_generation",
         "_marks",
         "_new_folder",
         "_new_names",
@@ -69,15 +69,11 @@ class StoredLog:
         "_segments",
         "_size_limit",
         "_snapshots",
-        "_synced_end",
         "batches",
         "config",
-        "durable_end",
+        "ends",
         "has_aborted",
-        "log_end",
-        "log_start",
         "partition",
-        "recovery_point",
         "root",
         "topic",
         "topic_id",
@@ -92,16 +88,14 @@ class StoredLog:
         self.partition = partition
         self.topic_id = topic_id
         self.config = config
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = 0
+        self.ends = Ends()
         self.has_aborted = False  # some transaction in here was aborted, so readers may have to be told
         self.batches: int = 0
         self._segments: list[Segment] = []
         self._active: Segment | None = None
         self._size_limit = -1
         self._flush_from = 0
-        self._generation = 0  # counts truncations: what was begun before one must not count afterwards
         self._dirty = False  # something was written since the last flush
-        self._synced_end = 0
         self._sealed_unsynced: Sequence[Segment] = ()
         self._sealed_unsaved: Sequence[tuple[Segment, bytes]] = ()  # with the snapshot at the next segment's base
         self._snapshots: Sequence[int] = ()
@@ -194,7 +188,7 @@ class StoredLog:
         """Learn size and newest timestamp of a segment that was only found so far; its size."""
         if segment.size < 0:
             if number == len(self._segments) - 1:
-                indexing.open_last(self)
+                indexing.open_last(self, self.ends.log_end)
             else:
                 try:
                     segment.measure(self._around.disk)

@@ -35,8 +35,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     _reopen_last(log, segment)
     segment.aborted(log._store.disk).truncate_to(offset)
     log.epochs.truncate_from_end(offset)
-    log.log_end = offset
-    log.log_start = min(log.log_start, offset)
+    log.ends.cut(offset)
     if rest_end < offset:
         _go_on_behind_hole(log, segment, offset)
     log.touch()
@@ -64,7 +63,7 @@ def _go_on_behind_hole(log: Log, segment: Segment, offset: int) -> None:
     log.forget_segments([segment])
     log._begin_segment(offset, now_ms)
     if len(log.segments) == 1:
-        log.log_start = offset
+        log.ends.move_start(offset)
         log._store.starts.moved(log)
 
 
@@ -72,7 +71,7 @@ def start_at(log: Log, offset: int, now_ms: int) -> None:
     """All segments go; an empty one keeps the place."""
     _fall_back(log, offset, offset)
     log.epochs.clear()
-    log.log_start = log.log_end = log.durable_end = log.recovery_point = log._synced_end = offset
+    log.ends.start_at(offset)
     log.forget_segments(log.segments[::-1])
     log._make_folder()
     log._store.disk.sync_folder(log.folder)
@@ -88,17 +87,13 @@ def _fall_back(log: Log, offset: int, rest_end: int) -> None:
     """
     epochs = log.epochs  # loaded before the batches go that it may be built from
     assert epochs is not None
-    if rest_end < log.recovery_point:
-        log.recovery_point = rest_end
+    if log.ends.fall_back(offset, rest_end):
         log._store.save_recovery_point(log)
-    log._generation += 1
     log._new_names = True
     log._marks = None
     log._unreadable = None
     log._producers = None
     log._epoch = -1
-    log.durable_end = min(log.durable_end, offset)
-    log._synced_end = min(log._synced_end, offset)
     log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment.base < offset]
     log._sealed_unsaved = [(segment, data) for segment, data in log._sealed_unsaved if segment.base < offset]
     for stale in [known for known in log._snapshots if known > offset]:

@@ -168,8 +168,9 @@ class Partition:
             raise
         if sent is not None:
             self._took(sent)
-        durable_end = log.durable_end
-        if durable_end != log.log_end:
+        ends = log.ends
+        durable_end = ends.durable_end
+        if durable_end != ends.log_end:
             self._commit.request(log)
         if durable_end != self.high_watermark:
             self.advance()
@@ -272,7 +273,7 @@ class Partition:
         log = self.log
         if self.isr != self._only_here or (log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
             return
-        durable_end = log.durable_end
+        durable_end = log.ends.durable_end
         if durable_end <= self.high_watermark:
             return
         self.high_watermark = log.high_watermark = durable_end

@@ -133,7 +133,7 @@ class FetchPath:
             begin,
             high_watermark,
             stable,
-            log.log_start,
+            log.ends.log_start,
             committed,
             -1,
         )
