@@ -152,10 +152,10 @@ def test_a_log_that_fails_ends_no_pass_for_the_others(sim: Shore, monkeypatch: p
         sim.commit(log)
     look = retention.look
 
-    def failing(log: Log, now_ms: int) -> int:
+    def failing(log: Log, start: int, now_ms: int) -> int:
         if log is logs[0]:
             raise IndexError("nobody thought of this")
-        return look(log, now_ms)
+        return look(log, start, now_ms)
 
     monkeypatch.setattr(retention, "look", failing)
     sim.settle(2)

@@ -58,9 +58,6 @@ class Host:
             return self.late[name]
         return None if kind == b"none" else framed(name)
 
-    def dispatch_run(self, buffer, start, end):
-        return None
-
     def may_handle(self) -> bool:
         return not self.busy
 

@@ -148,10 +148,6 @@ class ProducePath:
             return answer
         return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.ends.log_start, TAIL)
 
-    def target(self, key: bytes) -> Target | None:
-        """Whom a frame with this key concerns. None: not for this path."""
-        return self._targets.get(key) or self._find(key)
-
     def _find(self, key: bytes) -> Target | None:
         """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
         tags, transactional, acks, timeout_ms, topics, name_bytes = _HEAD.unpack_from(key)

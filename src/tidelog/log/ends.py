@@ -8,6 +8,7 @@ Nobody else assigns them. Everybody may read them: they are plain attributes, si
 - `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what was synced. With `os` it is what
   was written, up to `unsynced_max` records more than were synced (`flush.messages`).
 - `recovery_point`: below it segments, indexes, producer snapshot and leader epochs are durable.
+- `batches` were written since the last flush began: a start after a crash would read them again.
 - `generation` counts truncations: what was begun before one must not count afterwards.
 """
 
@@ -18,6 +19,7 @@ class Ends:
     """Of one log. `unsynced_max`: so many records count as durable that were written and not synced; 0: none."""
 
     __slots__ = (
+        "batches",
         "durable_end",
         "generation",
         "log_end",
@@ -30,7 +32,7 @@ class Ends:
     def __init__(self, offset: int = 0) -> None:
         """Of a log that is empty and goes on at `offset`."""
         self.log_start = self.log_end = self.durable_end = self.recovery_point = self.synced_end = offset
-        self.generation = 0
+        self.batches = self.generation = 0
         self.unsynced_max = 0
 
     @classmethod
@@ -46,9 +48,14 @@ class Ends:
 
     # -- forward
 
+    def found_batches(self, count: int) -> None:
+        """So many are behind the recovery point."""
+        self.batches = count
+
     def wrote(self, next_offset: int) -> bool:
-        """What was written ends at `next_offset` now; whether so much isn't synced that it is time to."""
+        """A batch was written that ends at `next_offset`; whether so much isn't synced that it is time to."""
         self.log_end = next_offset
+        self.batches += 1
         if next_offset - self.synced_end < self.unsynced_max:
             self.durable_end = next_offset
             return False
@@ -64,6 +71,9 @@ class Ends:
             return False
         self.durable_end = end
         return True
+
+    def begin_flush(self) -> None:
+        self.batches = 0
 
     def flushed(self, end: int) -> bool:
         """As `synced`, and a start after a crash needs to read nothing below `end`."""

@@ -32,7 +32,6 @@ log = logging.getLogger("tidelog.server")
 
 LARGE_FRAME_BYTES = 64 * 1024
 LARGE_ANSWER_BYTES = 16 * 1024
-RUN_FRAME_BYTES_MIN = 100  # a produce request is larger, so that one more may be there
 ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
 # After a frame of a megabyte another is likely: receive it straight into a buffer as large or, where the pool has none,
 # its head only and then the rest, which saves a quarter of the cost; those that nearly fit into the shared buffer are
@@ -342,10 +341,10 @@ class Connection:
         """Dispatch every whole frame in [start, end); keep the rest."""
         if self._deferred:
             self._send_deferred()
-        dispatch, dispatch_run, size_max = self._host.dispatch, self._host.dispatch_run, self._host.frame_bytes_max
+        dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
         slots = self._slots
         ready: list[bytes] = []
-        first, queued, runs = start, 0, True
+        first, queued = start, 0
         while end - start >= 4:
             size: int = _read_size(buffer, start)[0]
             stop = start + 4 + size
@@ -353,13 +352,6 @@ class Connection:
                 check_size(size, size_max)
             if stop > end:
                 break
-            if runs and end - stop > RUN_FRAME_BYTES_MIN and not slots and len(ready) < ANSWERS_A_TURN:
-                run = dispatch_run(buffer, start, end)
-                runs = run is not None
-                if run is not None:
-                    answers, start = run
-                    ready += answers
-                    continue
             if size > 1 and buffer[start + 5] > FETCH and not self.share.may_handle():
                 if ready:
                     self._outbox.send_bytes(b"".join(ready))

@@ -187,7 +187,7 @@ class _Answer:
                 if not (start <= end <= offset <= stored.ends.log_end and stored.offline is None):
                     limit = min(bytes_max, self._budget)
                     piece = stored.read(offset, limit, end, at_least_one=self._at_least_one)
-                if piece is not None and committed and stored.has_aborted and stored.aborted(offset, piece):
+                if piece is not None and committed and stored.segments.has_aborted and stored.aborted(offset, piece):
                     self.usual = False
             except KafkaError:
                 return False
