@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.index import BuiltIndex, OffsetIndex, SealedIndexes, TimeIndex
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX
-from tidelog.log.scan import BadBatch, batches, locate
+from tidelog.log.scan import BadBatch, batches, locate, raw_batches, read_fields
 from tidelog.log.segment import NEVER, Segment
 from tidelog.log.unreadable import UNREADABLE
-from tidelog.wire.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD
+from tidelog.wire.batch import HEADER_BYTES, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from tidelog.env.disk import Disk
@@ -50,7 +50,7 @@ def scan(
     limit, index_next, newest = segment.offset_limit, segment.index_next, segment.max_timestamp
     epoch = found_epochs[-1][0] if found_epochs else -1
     count = 0
-    for pos, fields in batches(file, start, end, check=check):
+    for pos, fields in raw_batches(file, start, end, check=check):
         base, length, leader_epoch, _, _, _, delta, _, max_timestamp, _, _, _, _ = fields
         last_offset = base + delta
         if base < next_offset or delta < 0 or last_offset > limit:
@@ -59,7 +59,7 @@ def scan(
             newest = segment.max_timestamp = max_timestamp
             segment.max_timestamp_offset = last_offset
         if pos > index_next:
-            segment.add_entries(fields[0], last_offset, pos, index_bytes)
+            segment.add_entries(base, last_offset, pos, index_bytes)
             index_next = segment.index_next = pos + interval
         if leader_epoch > epoch and found_epochs is not None:
             epoch = leader_epoch
@@ -88,18 +88,18 @@ def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int)
         indexed, position = segment.base + offsets.offsets[-1], offsets.positions[-1]
         header = disk.open(segment.stem + LOG).read(position, HEADER_BYTES)
         if len(header) == HEADER_BYTES:
-            fields = HEADER.unpack(header)
-            if fields[0] + fields[6] == indexed and fields[0] > segment.base:
+            fields = read_fields(header)
+            if fields.last_offset == indexed and fields.base_offset > segment.base:
                 times.truncate(indexed + 1)
-                if times.last[0] >= fields[8]:  # else it lacks entries
+                if times.last[0] >= fields.max_timestamp:  # else it lacks entries
                     segment.max_timestamp, segment.max_timestamp_offset = times.last
-                    return position, fields[0]
+                    return position, fields.base_offset
     segment.offsets, segment.times = OffsetIndex(segment.base), TimeIndex(segment.base)
     return 0, segment.base
 
 
 def _first_timestamp(segments: Segments, segment: Segment) -> int:
-    return HEADER.unpack(segments.reader_of(segment).read(0, HEADER_BYTES))[8]
+    return read_fields(segments.reader_of(segment).read(0, HEADER_BYTES)).max_timestamp
 
 
 def next_offset_of(segments: Segments, segment: Segment) -> int:
@@ -108,7 +108,7 @@ def next_offset_of(segments: Segments, segment: Segment) -> int:
     next_offset = segment.base
     start = segment.offsets.lookup(NEVER)
     for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
-        next_offset = fields[0] + fields[6] + 1
+        next_offset = fields.last_offset + 1
     return next_offset
 
 
@@ -117,9 +117,9 @@ def end_of_batches(segments: Segments, segment: Segment, offset: int) -> int:
     next_offset = segment.base
     start = segments.indexes(segment).lookup(offset - 1)
     for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
-        if fields[0] + fields[6] >= offset:
+        if fields.last_offset >= offset:
             break
-        next_offset = fields[0] + fields[6] + 1
+        next_offset = fields.last_offset + 1
     return next_offset
 
 
@@ -133,12 +133,12 @@ def fits(segments: Segments, segment: Segment, sealed: SealedIndexes) -> bool:
     try:
         start, newest, newest_offset = sealed.lookup(NEVER), *sealed.last_time
         for pos, fields in batches(file, start, end, check=False):
-            if fields[8] > newest or (pos == start > 0 and fields[0] + fields[6] != sealed.last_offset):
+            if fields.max_timestamp > newest or (pos == start > 0 and fields.last_offset != sealed.last_offset):
                 return False
         if newest < 0:
             return True
         found = locate(file, sealed.lookup(newest_offset - 1), end, newest_offset)
-        return found is not None and HEADER.unpack(file.read(found[0], HEADER_BYTES))[8] == newest
+        return found is not None and read_fields(file.read(found[0], HEADER_BYTES)).max_timestamp == newest
     except BadBatch:
         return False
     except OSError as error:
@@ -155,14 +155,14 @@ def rebuild_sealed(segments: Segments, segment: Segment, next_base: int) -> Seal
     next_offset = segment.base
     index_next, newest, newest_offset = segments.folder.config.index_interval_bytes, -1, segment.base
     for pos, fields in batches(file, 0, segment.measure(disk), check=False):
-        last_offset = fields[0] + fields[6]
+        last_offset = fields.last_offset
         if not segment.base <= last_offset < next_base:
             raise BadBatch(file.path, pos, f"offset {last_offset} is not of this segment")
         next_offset = last_offset + 1
-        if fields[8] > newest:
-            newest, newest_offset = fields[8], last_offset
+        if fields.max_timestamp > newest:
+            newest, newest_offset = fields.max_timestamp, last_offset
         if pos > index_next:
-            offsets.add(fields[0], last_offset, pos)
+            offsets.add(fields.base_offset, last_offset, pos)
             times.add(newest, newest_offset)
             index_next = pos + segments.folder.config.index_interval_bytes
     if next_offset != next_base and not _may_have_gaps(segments, segment) and next_base < NEVER:
@@ -181,7 +181,7 @@ def tell_of_gap(segments: Segments, segment: Segment, next_base: int) -> None:
     start = segments.indexes(segment).lookup(NEVER)
     try:
         for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
-            next_offset = fields[0] + fields[6] + 1
+            next_offset = fields.last_offset + 1
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise

@@ -15,7 +15,7 @@ from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.names import TXN_INDEX
 from tidelog.log.producer_snapshot import SnapshotError, encode_snapshot, read_snapshot
 from tidelog.log.producers import Completed, Producers
-from tidelog.log.scan import HeaderFields, batch_at, batches
+from tidelog.log.scan import HeaderFields, RawFields, batch_at, raw_batches
 from tidelog.wire.batch import CONTROL_FLAG
 
 if TYPE_CHECKING:
@@ -39,16 +39,19 @@ def load_epochs(segments: Segments, recovery_point: int) -> LeaderEpochs:
     except CheckpointError as error:
         segments.around.report(f"{error}; reading the leader epochs from the batches")
     epochs = LeaderEpochs()
-    for _, _, fields in headers_from(segments, 0):
-        if fields[2] > epochs.latest:
-            epochs.assign(fields[2], fields[0])
+    for _, _, (base, _, leader_epoch, *_) in headers_from(segments, 0):
+        if leader_epoch > epochs.latest:
+            epochs.assign(leader_epoch, base)
     return epochs
 
 
 def _has_epochs(segments: Segments, recovery_point: int) -> bool:
     """Whether the first batch below the recovery point has a leader epoch: then the file was written once."""
     first = next(headers_from(segments, 0), None) if recovery_point else None
-    return first is not None and first[2][2] >= 0 and first[2][0] < recovery_point
+    if first is None:
+        return False
+    base, _, leader_epoch, *_ = first[2]
+    return leader_epoch >= 0 and base < recovery_point
 
 
 def find_epochs(segments: Segments, ends: Ends, found: list[tuple[int, int]]) -> LeaderEpochs:
@@ -62,14 +65,14 @@ def find_epochs(segments: Segments, ends: Ends, found: list[tuple[int, int]]) ->
     return epochs
 
 
-def headers_from(segments: Segments, offset: int) -> Iterator[tuple[Segment, int, HeaderFields]]:
+def headers_from(segments: Segments, offset: int) -> Iterator[tuple[Segment, int, RawFields]]:
     """(segment, position, header) of every batch that ends at `offset` or later."""
     for number in range(segments.number(offset), len(segments)):
         segment = segments[number]
         segments.look(segment, number)
         found = segments.position(segment, offset)
         if found is not None:
-            for pos, fields in batches(segments.reader_of(segment), found[0], segment.size, check=False):
+            for pos, fields in raw_batches(segments.reader_of(segment), found[0], segment.size, check=False):
                 yield segment, pos, fields
 
 
@@ -92,15 +95,15 @@ def load_producers(segments: Segments, snapshots: Snapshots, unsynced: Unsynced,
                 if before is not None and before.base in waiting:
                     unsynced.know_producers(before, encode_snapshot(producers.items()))
                 before = segment
-            if fields[9] < 0:
+            base, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
+            if producer_id < 0:
                 continue
-            if fields[5] & CONTROL_FLAG:
-                data, header = batch_at(segments.reader_of(segment), pos, fields)
+            if attributes & CONTROL_FLAG:
+                data, header = batch_at(segments.reader_of(segment), pos, HeaderFields(*fields))
                 completed = producers.replay(data, header)
                 if completed is not None and completed.aborted:
                     _remember_aborted(segments, segment, completed)
             else:
-                base, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
                 producers.record(producer_id, epoch, sequence, base, base + delta, timestamp, attributes)
     producers.end = ends.log_end
     producers.advance_high_watermark(ends.durable_end)

@@ -23,12 +23,12 @@ from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.leftovers import Found, tidy
 from tidelog.log.names import TXN_INDEX, partition_folder
 from tidelog.log.rewriting import write_again
-from tidelog.log.scan import BadBatch, batches
+from tidelog.log.scan import BadBatch, batches, read_fields
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments, Surroundings
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.unsynced import Unsynced
-from tidelog.wire.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD
+from tidelog.wire.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.env.disk import File
@@ -384,9 +384,9 @@ class Recovery:
             return False
         expected = segment.base
         for _, fields in batches(self._segments.file_of(segment), 0, segment.size, check=False):
-            if fields[0] != expected or fields[12] != fields[6] + 1:
+            if fields.base_offset != expected or fields.record_count != fields.last_offset_delta + 1:
                 return True
-            expected = fields[0] + fields[12]
+            expected = fields.base_offset + fields.record_count
         return False
 
     def _drop_behind(self, number: int, cut_at: int) -> None:
@@ -414,10 +414,10 @@ def _sound_behind(file: File, pos: int) -> tuple[int, int, int]:
     recovery point somebody does, and nothing is cut.
     """
     head = file.read(pos, HEADER_BYTES)
-    size = HEADER.unpack(head)[1] + LOG_OVERHEAD if len(head) == HEADER_BYTES else 0
+    size = read_fields(head).size if len(head) == HEADER_BYTES else 0
     count, records, last = 0, 0, -1
     if HEADER_BYTES <= size <= file.size() - pos:
         with suppress(BadBatch):
             for _, fields in batches(file, pos + size, file.size(), check=True):
-                count, records, last = count + 1, records + fields[12], fields[0] + fields[6]
+                count, records, last = count + 1, records + fields.record_count, fields.last_offset
     return count, records, last

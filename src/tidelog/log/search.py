@@ -115,16 +115,18 @@ def find_by_time(
             offset = segments.sealed(segment).lookup_time(timestamp)
         start = segments.indexes(segment).lookup(max(offset, log_start))
         for pos, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
-            if fields[0] >= end:
+            if fields.base_offset >= end:
                 return None
-            if fields[8] >= timestamp and fields[12]:  # one that compaction emptied keeps its timestamp
+            if (
+                fields.max_timestamp >= timestamp and fields.record_count
+            ):  # one that compaction emptied keeps its timestamp
                 found = _record_from(segments, segment, pos, fields, timestamp, log_start, walked)
                 if isinstance(found, Unwalked):
                     return found
-                if found is None and fields[0] >= log_start:
+                if found is None and fields.base_offset >= log_start:
                     lies += 1
                     if lies == LIES_MAX:
-                        found = fields[8], fields[0], fields[2]
+                        found = fields.max_timestamp, fields.base_offset, fields.leader_epoch
                 if found is not None:
                     return found if found[1] < end else None
     return None
@@ -142,7 +144,7 @@ def max_timestamp(segments: Segments, walked: Walked | None) -> Found | Unwalked
     timestamp, offset = newest.max_timestamp, newest.max_timestamp_offset
     start = segments.indexes(newest).lookup(offset)
     for pos, fields in batches(segments.reader_of(newest), start, newest.size, check=False):
-        if fields[8] == timestamp and fields[12]:
+        if fields.max_timestamp == timestamp and fields.record_count:
             return _record_from(segments, newest, pos, fields, timestamp, 0, walked)
     return None
 
@@ -157,10 +159,14 @@ def _record_from(
     walked: Walked | None,
 ) -> Found | Unwalked | None:
     """The batch's first record as new as `timestamp`, from `from_offset` on."""
-    if fields[5] & APPEND_TIME_FLAG and fields[12] == fields[6] + 1:  # all are there, and as new as the batch
-        offset = max(fields[0], from_offset)
-        return (fields[8], offset, fields[2]) if offset <= fields[0] + fields[6] else None
-    batch = Unwalked(*batch_at(segments.reader_of(segment), pos, fields), timestamp, max(from_offset, fields[0]))
+    if (
+        fields.attributes & APPEND_TIME_FLAG and fields.record_count == fields.last_offset_delta + 1
+    ):  # all are there, and as new as the batch
+        offset = max(fields.base_offset, from_offset)
+        return (fields.max_timestamp, offset, fields.leader_epoch) if offset <= fields.last_offset else None
+    batch = Unwalked(
+        *batch_at(segments.reader_of(segment), pos, fields), timestamp, max(from_offset, fields.base_offset)
+    )
     if walked is None or not batch.is_long:
         return batch.walk()
     return walked.get(batch.key, batch)

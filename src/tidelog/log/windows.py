@@ -65,7 +65,7 @@ def read_older(disk: Disk, ranges: list[Range], offset: int, short: Short) -> Ol
             fields
             for path, start, end in ranges
             for _, fields in batches(disk.open(path), start, end, check=False)
-            if fields[0] < offset
+            if fields.base_offset < offset
         )
         return find_older(headers, short)
     except (FileNotFoundError, BadBatch):  # retention, compaction: what is gone can't be told

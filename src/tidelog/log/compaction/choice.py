@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
-from tidelog.wire.batch import HEADER, HEADER_BYTES
+from tidelog.log.scan import read_fields
+from tidelog.wire.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.log.log import Log
@@ -95,5 +96,5 @@ def _first_timestamp(log: Log, segment: Segment) -> int:
     known = segment.first_timestamp
     if known is None:
         header = log.segments.reader_of(segment).read(0, HEADER_BYTES)
-        known = segment.first_timestamp = int(HEADER.unpack(header)[8]) if len(header) == HEADER_BYTES else -1
+        known = segment.first_timestamp = read_fields(header).max_timestamp if len(header) == HEADER_BYTES else -1
     return known
