@@ -17,18 +17,12 @@ def disk() -> RealDisk:
 def test_what_is_appended_is_read_back(disk, tmp_path):
     file = disk.open(str(tmp_path / "a"), create=True)
     file.append(b"one")
-    file.append_many([b"two", memoryview(b"three")])
+    file.append(b"two")
+    file.append(memoryview(b"three"))
     assert file.size() == 11
     assert file.read(3, 3) == b"two"
     assert file.read(6, 100) == b"three"
     assert bytes(file.view(0, 11)) == b"onetwothree"
-
-
-def test_more_parts_than_one_call_takes_are_written_in_order(disk, tmp_path):
-    parts = [b"%07d" % number for number in range(5000)]
-    file = disk.open(str(tmp_path / "a"), create=True)
-    file.append_many(parts)
-    assert file.read(0, 7 * 5000) == b"".join(parts)
 
 
 def test_a_missing_file_is_not_made_by_opening_it(disk, tmp_path):

@@ -64,8 +64,8 @@ def headers(log: Log, accept: Callable[[BatchHeader], bool] = lambda _: True) ->
     """Of every batch that is there, as it stands in the files."""
     found: list[BatchHeader] = []
     for number, segment in enumerate(log.segments):
-        log.look(segment, number)
-        data = log.file_of(segment).read(0, segment.size)
+        log.segments.look(segment, number)
+        data = log.segments.file_of(segment).read(0, segment.size)
         found += [header for header in iterate(data) if accept(header)]
     return found
 

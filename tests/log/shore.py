@@ -123,7 +123,7 @@ class Shore:
 
     def retain(self, log: Log, now_ms: int) -> int:
         """Have retention look at the log, and wait until it is done; how many segments went."""
-        before = log.segments
+        before = log.segments[:]
         log.apply_retention(now_ms)
         self.settle(1.0)
         kept = {segment.base for segment in log.segments}

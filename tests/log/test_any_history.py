@@ -22,6 +22,8 @@ from tidelog.log.knowledge import load_producers
 from tidelog.log.log import Log
 from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX
 from tidelog.log.segment import Segment
+from tidelog.log.snapshots import Snapshots
+from tidelog.log.unsynced import Unsynced
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.inode import FileNode
 from tidelog.sim.random import SimRandom
@@ -301,8 +303,8 @@ class History:
         self.note_durable()
         bases = [log.log_end]
         for number, segment in enumerate(log.segments):
-            log.look(segment, number)
-            bases += [header.base_offset for header in iterate(log.file_of(segment).read(0, segment.size))]
+            log.segments.look(segment, number)
+            bases += [header.base_offset for header in iterate(log.segments.file_of(segment).read(0, segment.size))]
         least = max(life.start_max, life.durable if life.compacted else 0)  # what may be compacted is committed
         offset = self.random.choose([base for base in bases if base >= least] or [log.log_end])
         life.durable = min(life.durable, offset)
@@ -425,7 +427,7 @@ class History:
     # -- what must hold
 
     def note_durable(self) -> None:
-        self.life.durable = max(self.life.durable, min(self.log.durable_end, self.log._synced_end))
+        self.life.durable = max(self.life.durable, min(self.log.durable_end, self.log.ends.synced_end))
         if self.life.retained:
             self.life.start_max = max(self.life.start_max, self.log.durable_end)
         if self.shore.store._points[self.shore.root].recovery.durable.get(("tide", 0), -1) >= 0:
@@ -464,7 +466,7 @@ class History:
         self._forget_from(log.log_end)
         self._compare_producers()
         self._compare_indexes()
-        if log.segments and any(log.look(segment, number) for number, segment in enumerate(log.segments)):
+        if log.segments and any(log.segments.look(segment, number) for number, segment in enumerate(log.segments)):
             assert log.epochs.latest == EPOCH, f"{log}: {log.epochs.entries()}"
 
     def _compare_indexes(self) -> None:
@@ -472,8 +474,8 @@ class History:
         log = self.log
         stamps: list[tuple[int, int]] = []
         for number, segment in enumerate(log.segments):
-            log.look(segment, number)
-            data = log.file_of(segment).read(0, segment.size)
+            log.segments.look(segment, number)
+            data = log.segments.file_of(segment).read(0, segment.size)
             found = list(iterate(data))
             for header in found:
                 stamps += [(record.offset, record.timestamp) for record in records(data, header)]
@@ -504,7 +506,7 @@ class History:
                 ],
                 [(stamp, base + offset) for stamp, offset in zip(times.stamps, times.offsets, strict=True)],
             )
-        return self.log.sealed(segment).entries()
+        return self.log.segments.sealed(segment).entries()
 
     def _read(self) -> tuple[dict[int, bytes], set[int]]:
         """All records; and the offsets of those that a reader of committed records is given."""
@@ -538,8 +540,8 @@ class History:
         committed: set[int] = set()
         open_: dict[int, tuple[int, list[int]]] = {}
         for number, segment in enumerate(log.segments):
-            log.look(segment, number)
-            data = log.file_of(segment).read(0, segment.size)
+            log.segments.look(segment, number)
+            data = log.segments.file_of(segment).read(0, segment.size)
             for header in iterate(data):
                 found = list(records(data, header))
                 if header.control:
@@ -559,7 +561,7 @@ class History:
         if offset < 0:
             return self.log.log_end
         for segment in self.log.segments:
-            for header in iterate(self.log.file_of(segment).read(0, segment.size)):
+            for header in iterate(self.log.segments.file_of(segment).read(0, segment.size)):
                 if header.base_offset <= offset <= header.last_offset:
                     return header.base_offset
         return None
@@ -595,9 +597,7 @@ class History:
         assert found == did, f"{log}: producers are {found}, and did {did}"
         if self.life.compacted or (log.segments and log.segments[0].base):
             return
-        snapshots, log._snapshots = log._snapshots, ()
-        fresh = load_producers(log)
-        log._snapshots = snapshots
+        fresh = load_producers(log.segments, Snapshots(), Unsynced(), log.ends)
         for sender in self.life.senders:
             one, other = log.producers.get(sender.id), fresh.get(sender.id)
             assert (one is None) == (other is None), f"{log}: producer {sender.id} is known, or not"

@@ -8,8 +8,8 @@ from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
 from tidelog.env.promise import Promise
 from tidelog.log.beginning import AT_ONCE_MAX, AT_ONCE_PER_S
 from tidelog.log.commit import LOGS_MAX
+from tidelog.log.folder import PartitionFolder
 from tidelog.log.log import Log
-from tidelog.log.stored import StoredLog
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -210,14 +210,14 @@ def test_a_first_write_looks_at_no_other_log(sim: Shore, monkeypatch: pytest.Mon
         sim.store.commit.request(log)
     sim.run(lambda: sim.store.commit.syncs(syncing[-1]))
     asked = 0
-    folder = StoredLog.folder
+    folder = PartitionFolder.folder
 
-    def counted(log: StoredLog) -> str:
+    def counted(log: PartitionFolder) -> str:
         nonlocal asked
         asked += 1
         return folder.__get__(log)
 
-    monkeypatch.setattr(StoredLog, "folder", property(counted))
+    monkeypatch.setattr(PartitionFolder, "folder", property(counted))
     for partition in range(100):
         append(sim.log("tide", partition), b"a")
     assert asked <= 100 * 12

@@ -151,7 +151,7 @@ def test_flush_ms_flushes_after_a_while(sim: Shore) -> None:
     log, _ = listened(sim, tidelog_durability="os", flush_ms="3000")
     append(log, b"a")
     sim.settle(5)
-    assert log._synced_end == 1
+    assert log.ends.synced_end == 1
 
 
 def test_a_failed_sync_takes_its_logs_offline_for_good(sim: Shore) -> None:

@@ -154,7 +154,7 @@ def test_damage_is_told_as_it_is_for_one_that_is_opened_at_once(sim: Shore) -> N
 def test_what_was_cut_is_told_to_the_operator(sim: Shore, caplog: pytest.LogCaptureFixture) -> None:
     log = sim.log()
     append(log, b"a")
-    log.file_of(log.segments[-1]).append(b"torn")
+    log.segments.file_of(log.segments[-1]).append(b"torn")
     sim.kill()
     assert opened(sim).log_end == 1
     assert "cut 4 bytes" in caplog.text
@@ -199,7 +199,7 @@ def test_a_bug_of_ours_takes_the_log_offline_and_is_told(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("never")
 
-    monkeypatch.setattr("tidelog.log.recovery.load", broken)
+    monkeypatch.setattr("tidelog.log.recovery.recover", broken)
     log = opened(sim)
     assert log.offline is not None
     assert "ZeroDivisionError" in caplog.text

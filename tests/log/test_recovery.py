@@ -118,7 +118,7 @@ def test_a_tail_torn_at_any_byte_is_cut(sim: Shore, flushed: bool) -> None:
 def test_what_follows_the_last_batch_and_is_none_is_cut(sim: Shore, tail: bytes) -> None:
     log = sim.log()
     fill(log, 3)
-    log.file_of(log.segments[-1]).append(tail)
+    log.segments.file_of(log.segments[-1]).append(tail)
     sim.kill()
     assert (sim.log().log_end, sim.log().offline) == (3, None)
 

@@ -152,10 +152,10 @@ def test_a_log_that_fails_ends_no_pass_for_the_others(sim: Shore, monkeypatch: p
         sim.commit(log)
     look = retention.look
 
-    def failing(log: Log, now_ms: int) -> int:
+    def failing(log: Log, start: int, now_ms: int) -> int:
         if log is logs[0]:
             raise IndexError("nobody thought of this")
-        return look(log, now_ms)
+        return look(log, start, now_ms)
 
     monkeypatch.setattr(retention, "look", failing)
     sim.settle(2)
@@ -348,34 +348,34 @@ def test_as_many_go_for_their_size_as_leave_no_less_than_is_to_be_kept(shore: Sh
     log, size = ten_segments(shore, retention_ms="-1")
     for kept, going in ((-1, 0), (0, 10), (1, 9), (3 * size - 1, 7), (3 * size, 7), (3 * size + 1, 6), (99 * size, 0)):
         log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(kept)}))
-        assert retention.look(log, NOW_MS) == going, kept
+        assert retention.look(log, log.log_start, NOW_MS) == going, kept
 
 
 def test_what_is_below_the_start_goes_first_and_the_rest_counts_for_the_size(shore: Shore) -> None:
     log, size = ten_segments(shore, retention_ms="-1", retention_bytes="-1")
     log.delete_before(2)
     shore.settle(1.0)
-    assert retention.look(log, NOW_MS) == 2
+    assert retention.look(log, log.log_start, NOW_MS) == 2
     log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(7 * size)}))
-    assert retention.look(log, NOW_MS) == 3
+    assert retention.look(log, log.log_start, NOW_MS) == 3
     log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": "0"}))
     for high_watermark, going in ((0, 0), (1, 1), (2, 2), (5, 5), (10, 10), (-1, 10)):
         log.high_watermark = high_watermark
-        assert retention.look(log, NOW_MS) == going, high_watermark
+        assert retention.look(log, log.log_start, NOW_MS) == going, high_watermark
 
 
 def test_what_is_older_than_it_may_be_goes_and_nothing_that_is_just_as_old(shore: Shore) -> None:
     log, _ = ten_segments(shore)
     for kept, now, going in ((-1, 10**6, 0), (0, 0, 0), (0, 1, 1), (0, 10, 10), (50, 52, 2), (50, 55, 5)):
         log.configure(shore.topic({"retention_ms": str(kept)}))
-        assert retention.look(log, NOW_MS + now) == going, (kept, now)
+        assert retention.look(log, log.log_start, NOW_MS + now) == going, (kept, now)
 
 
 def test_size_and_age_count_together(shore: Shore) -> None:
     log, size = ten_segments(shore, retention_ms="50")
     log.configure(shore.topic({"retention_ms": "50", "retention_bytes": str(8 * size)}))
-    assert retention.look(log, NOW_MS + 51) == 2, "two are too many, and of those one is too old"
-    assert retention.look(log, NOW_MS + 55) == 5, "five are too old"
+    assert retention.look(log, log.log_start, NOW_MS + 51) == 2, "two are too many, and of those one is too old"
+    assert retention.look(log, log.log_start, NOW_MS + 55) == 5, "five are too old"
 
 
 def test_records_of_the_first_moment_of_1970_are_old(shore: Shore) -> None:
@@ -383,7 +383,7 @@ def test_records_of_the_first_moment_of_1970_are_old(shore: Shore) -> None:
     send(log, batch(b"x", at=0), now_ms=shore.now_ms())
     log.roll(shore.now_ms())
     shore.commit(log)
-    assert retention.look(log, shore.now_ms()) == 1
+    assert retention.look(log, log.log_start, shore.now_ms()) == 1
 
 
 def test_truncation_at_the_end_forgets_an_epoch_that_has_nothing(shore: Shore) -> None:

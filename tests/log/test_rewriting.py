@@ -203,7 +203,7 @@ def test_where_the_page_cache_counts_a_start_takes_nothing_from_the_platter(
         append(log, bytes([n]) * 200)
     sim.settle(3)
     known = values(log)
-    assert (log._synced_end, log.recovery_point) == (20, 0)
+    assert (log.ends.synced_end, log.recovery_point) == (20, 0)
     for _ in range(3):
         if killed:
             sim.kill()

@@ -174,7 +174,7 @@ def test_the_scrub_goes_through_a_segment_in_pieces(shore: Shore) -> None:
     log = shore.log()
     for _ in range(20):
         append(log, b"x" * 100)
-    file = log.file_of(log.segments[0])
+    file = log.segments.file_of(log.segments[0])
     at: tuple[int, int] | None = 0, 0
     steps = 0
     while at is not None:
@@ -235,7 +235,7 @@ def test_the_scrub_finds_offsets_that_are_wrong_though_the_checksum_is_right(sho
     log = shore.log()
     for _ in range(5):
         append(log, b"x")
-    file = log.file_of(log.segments[0])
+    file = log.segments.file_of(log.segments[0])
     assert check_piece(file, 0, 1 << 20, (0, 5)) is None
     with pytest.raises(BadBatch, match="offsets 3 to 3, between 3 and 2"):
         check_piece(file, 0, 1 << 20, (0, 3))

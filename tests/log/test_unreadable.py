@@ -114,7 +114,7 @@ def test_a_bad_sector_is_asked_for_now_and_then(simulated: Shore) -> None:
     assert code_of(log, 0) is ErrorCode.KAFKA_STORAGE_ERROR
     simulated.settle(AGAIN_MS / 1000)
     assert first_read(log, 0) == 0
-    assert log._unreadable is None
+    assert log.segments.unreadable is None
 
 
 def test_a_change_that_the_disk_refuses_takes_the_log_offline(

@@ -137,7 +137,6 @@ def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: Harbour) -> No
     partition.follow_image(elsewhere(image))
     assert not partition.is_served
     assert refused(lambda: put(partition, batch(b"y"))) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert run(partition, batch(b"y")) is None
     partition.follow_image(image._replace(leader_epoch=image.leader_epoch + 2))
     assert partition.is_served
     partition.check_leader()
@@ -145,7 +144,6 @@ def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: Harbour) -> No
     assert not partition.is_served
     assert refused(partition.check_leader) == ErrorCode.KAFKA_STORAGE_ERROR
     assert refused(lambda: put(partition, batch(b"y"))) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert run(partition, batch(b"y")) is None
     assert partition.log.log_end == 1
 
 
@@ -284,40 +282,7 @@ def test_a_log_is_made_ready_off_the_loop_before_its_first_write_only_and_only_b
     assert partition.begin() is None
 
 
-# -- several at once, and the broker's own
-
-
-def run(partition: Partition, *batches: bytes) -> list[int] | None:
-    ranges, at = [], 0
-    for data in batches:
-        ranges.append((at, at + len(data)))
-        at += len(data)
-    return partition.append_run(memoryview(bytearray(b"".join(batches))), ranges, NOW_MS)
-
-
-def test_several_at_once_count_at_once(broker: Harbour) -> None:
-    partition, told = broker.partition("swift"), []
-    put(partition, batch(b"x"))
-    partition.wait_for_ack(4, told.append)
-    assert run(partition, batch(b"y"), batch(b"z", b"z")) == [1, 2]
-    assert (partition.high_watermark, told) == (4, [ErrorCode.NONE])
-
-
-@pytest.mark.parametrize("change", [{"isr": (1, 2), "replicas": (1, 2)}, {"isr": (2,)}])
-def test_several_at_once_are_not_for_those_that_wait_for_others(broker: Harbour, change: dict[str, Any]) -> None:
-    partition = broker.partition("swift")
-    put(partition, batch(b"x"))
-    partition.follow_image(partition.image._replace(**change))
-    assert run(partition, batch(b"y")) is None
-    assert partition.log.log_end == 1
-
-
-def test_several_at_once_are_not_for_topics_that_ask_for_more_replicas() -> None:
-    broker = Harbour()
-    broker.make_topic("two", configs={"min.insync.replicas": "2", **OS})
-    put(broker.partition("two"), batch(b"x"))
-    assert run(broker.partition("two"), batch(b"y")) is None
-    assert broker.partition("two").log.log_end == 1
+# -- the broker's own
 
 
 def test_the_brokers_own_batches_are_written_in_its_epoch_only(broker: Harbour) -> None:

@@ -157,18 +157,6 @@ class History:
         assert self.end is None
         self.end = reason or "peer"
 
-    def dispatch_run(self, buffer: memoryview, start: int, end: int) -> tuple[list[bytes], int] | None:
-        """Several requests that are answered at once; those whose number isn't a multiple of three."""
-        answers: list[bytes] = []
-        while end - start >= 4 + HEAD.size and len(answers) < 5:
-            stop = start + 4 + struct.unpack_from(">i", buffer, start)[0]
-            key, number, kind = HEAD.unpack_from(buffer, start + 4)
-            if key or kind or not number % 3 or stop > end:
-                break
-            answers.append(self.take(buffer, start, stop).answer_bytes)
-            start = stop
-        return (answers, start) if answers else None
-
     def dispatch(self, connection: Connection, buffer: memoryview, start: int, end: int):
         request = self.take(buffer, start - 4, end)
         if buffer[start + 1] > 1:

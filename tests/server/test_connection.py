@@ -17,6 +17,7 @@ from tidelog.env.real_loop import RealLoop
 from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
 from tidelog.server.receiver import PEEK_BYTES
+from tidelog.server.states import CLOSED
 
 
 def framed(payload: bytes) -> bytes:
@@ -59,9 +60,6 @@ class Host:
             self.late[name] = Late(name, runs_ahead=kind == b"ahead")
             return self.late[name]
         return None if kind == b"none" else framed(name)
-
-    def dispatch_run(self, buffer, start, end):
-        return None
 
     def may_handle(self) -> bool:
         return not self.busy
@@ -281,7 +279,7 @@ def test_a_client_that_goes_is_noticed_whatever_came_of_it(pair, before):
     assert not pair.host.gone
     pair.client.close()
     pair.turn()
-    assert (pair.host.gone, pair.connection.closed, pair.host.reason) == (True, True, None)
+    assert (pair.host.gone, pair.connection.flow, pair.host.reason) == (True, CLOSED, None)
 
 
 def test_reading_stops_while_answers_that_wait_for_the_end_of_a_turn_are_not_taken(pair):
@@ -320,12 +318,12 @@ def test_a_request_of_no_bytes_is_one(pair):
 def test_a_request_that_trickles_in_began_when_it_began(pair):
     frame = framed(b"now:slow")
     pair.send(frame[:3])
-    pair.connection.frame_began = 1.0
+    assert pair.connection.frame_began(1.0) == 1.0
     for place in range(3, len(frame) - 1):
         pair.send(frame[place : place + 1])
-        assert pair.connection.frame_began == 1.0
+        assert pair.connection.frame_began(2.0) == 1.0
     pair.send(frame[-1:] + frame[:3])
-    assert pair.connection.frame_began is None, "that is the next one"
+    assert pair.connection.frame_began(3.0) == 3.0, "that is the next one"
 
 
 def test_how_much_has_come_of_a_request_is_told(pair):

@@ -130,10 +130,10 @@ def test_settings_that_do_not_change_what_is_synced_are_found_out(monkeypatch: p
     configure = Log.configure
 
     def configure_but_sync_as_before(log: Log, config: TopicConfig) -> None:
-        before = getattr(log, "_follows", None)
+        before = log.ends.unsynced_max
         configure(log, config)
         if before:
-            log._follows = before
+            log.ends.count_unsynced(before, all_at_once=False)
 
     monkeypatch.setattr(Log, "configure", configure_but_sync_as_before)
     assert "swell-0" in first_violation(Run, POWER)

@@ -17,6 +17,8 @@ from tidelog.log.names import CLEANED
 from tidelog.log.points import Points
 from tidelog.log.producer_snapshot import read_snapshot
 from tidelog.log.producers import Producers
+from tidelog.log.segments import Segments
+from tidelog.log.snapshots import Snapshots
 from tidelog.log.store import Store
 from tidelog.sim import workloads
 from tidelog.sim.again import AgainRun
@@ -170,12 +172,13 @@ def test_transactions_whose_markers_went_are_found_out(monkeypatch: pytest.Monke
     assert "the last stable offset to come to the end" in first_violation(KeptRun, RETENTION)
 
 
-def restore_any(log: Log, producers: Producers) -> int:
+def restore_any(segments: Segments, snapshots: Snapshots, producers: Producers) -> int:
     """A snapshot that ends before the first segment is trusted, too."""
-    if not log._snapshots:
-        return log.segments[0].base
-    producers.restore(read_snapshot(log._around.disk, log.snapshot_path(log._snapshots[-1])), log._snapshots[-1])
-    return log._snapshots[-1]
+    newest = snapshots.newest
+    if newest is None:
+        return segments.oldest
+    producers.restore(read_snapshot(segments.around.disk, segments.folder.snapshot_path(newest)), newest)
+    return newest
 
 
 def test_a_fetch_session_that_keeps_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

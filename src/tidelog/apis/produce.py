@@ -145,11 +145,7 @@ class ProducePath:
             answer = _LateAck(partition, next_offset, base, time_ms, target, correlation_id)
             self._deadlines.add(timeout_ms, answer)
             return answer
-        return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.log_start, TAIL)
-
-    def target(self, key: bytes) -> Target | None:
-        """Whom a frame with this key concerns. None: not for this path."""
-        return self._targets.get(key) or self._find(key)
+        return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.ends.log_start, TAIL)
 
     def _find(self, key: bytes) -> Target | None:
         """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
@@ -269,7 +265,7 @@ class _LateAck:
         self.done = True
         slot, self._slot = self._slot, None  # each would keep the other alive until the garbage collector comes
         partition, _, _, _, middle, pack, frame_bytes = self._target
-        base, time_ms, log_start = self._base, self._time_ms, partition.log.log_start
+        base, time_ms, log_start = self._base, self._time_ms, partition.log.ends.log_start
         if code:
             base = time_ms = log_start = -1
             middle = middle[:-2] + int(code).to_bytes(2)

@@ -34,10 +34,6 @@ class File(ReadableFile, Protocol):
         """Write all of `data` at the end. On OSError an unknown part of it may have been written."""
         ...
 
-    def append_many(self, parts: "list[Buffer]") -> None:
-        """Write all parts at the end, in order, with as few system calls as may be."""
-        ...
-
     def view(self, pos: int, count: int) -> memoryview:
         """The bytes [pos, pos+count), for a socket to send: mapped where the disk can do so, so nobody else may look.
 

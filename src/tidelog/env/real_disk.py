@@ -13,7 +13,6 @@ from tidelog.env.network import Buffer, Socket
 # A mapping is renewed once the file has outgrown it by this much; what lies beyond it is read instead. Renewing a
 # mapping for every few kilobytes that a growing segment gained would cost more than it saves.
 REMAP_BYTES = 1 << 20
-IOV_MAX = 1024
 
 
 class RealFile:
@@ -42,14 +41,6 @@ class RealFile:
     def _append_rest(self, view: memoryview, written: int) -> None:
         while written < len(view):
             written += os.write(self._fd, view[written:])
-
-    def append_many(self, parts: list[Buffer]) -> None:
-        for first in range(0, len(parts), IOV_MAX):
-            chunk = parts[first : first + IOV_MAX]
-            total = sum(map(len, chunk))
-            written = os.writev(self._fd, chunk)
-            if written != total:
-                self._append_rest(memoryview(b"".join(chunk)), written)
 
     def read(self, pos: int, count: int) -> bytes:
         data = self._read_some(pos, count)

@@ -13,19 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
-from tidelog.log import recovery
 from tidelog.log.files import OpenFiles
+from tidelog.log.folder import PartitionFolder
 from tidelog.log.index_files import IndexFiles
-from tidelog.log.stored import StoredLog
+from tidelog.log.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
     from tidelog.env.clock import Clock
     from tidelog.env.disk import Disk
     from tidelog.log.log import Log
     from tidelog.log.points import Key
+    from tidelog.log.segment import Segment
 
 AT_ONCE_MAX = 16
 AT_ONCE_PER_S = 20
@@ -47,26 +49,28 @@ class Beginning:
         self.index_files = IndexFiles(disk)
         self.log = log
         self.settled: Promise[None] = Promise()
-        self.stored: StoredLog | None = None
-        self._given = log.root, log.topic, log.partition, log.topic_id, log.config
+        self.segment: Segment | None = None
+        self._folder = PartitionFolder(log.root, log.topic, log.partition, log.topic_id, log.config)
         self._base = log.log_end
 
     def run(self) -> None:
-        """`stored` is None where something failed."""
-        stored = StoredLog(self, *self._given)
+        """`segment` is None where something failed."""
+        folder = self._folder
         try:
-            new = not self.disk.exists(stored.folder)
-            self.disk.make_folders(stored.folder)
-            recovery.name_topic(stored, new=new)
-            stored._begin_segment(self._base, self.clock.now_ms())
+            new = not self.disk.exists(folder.folder)
+            self.disk.make_folders(folder.folder)
+            folder.name_topic(self.disk, new=new)
+            self.segment = Segments(self, folder).begin(self._base, self.clock.now_ms())
         except OSError:
             return
-        self.stored = stored
 
     def report(self, message: str) -> None:
         """There is nothing to tell of a new log."""
 
-    def clean_end(self, log: StoredLog) -> int:
+    def clean_end(self, folder: PartitionFolder) -> int:
+        return 0
+
+    def draw_jitter_ms(self, config: TopicConfig) -> int:
         return 0
 
 
@@ -160,7 +164,6 @@ class Beginnings:
         log = beginning.log
         del self._known[log.topic, log.partition]
         self._ended(beginning)
-        beginning.stored = None  # each would keep the other alive until the garbage collector comes
         beginning.settled.resolve(None)
 
 

@@ -62,7 +62,7 @@ class Mark(NamedTuple):
     end: int
     segment: Segment | None
     size: int
-    sealed: list[Segment]
+    sealed: tuple[Segment, ...]
     files: list[tuple[str, File | None]]
     folders: list[str]
 
@@ -124,7 +124,7 @@ class Syncing:
             return None
         if mark.log.root in errors:
             return errors[mark.log.root]
-        kept = mark.log.segments if mark.generation == mark.log._generation else ()
+        kept = mark.log.segments if mark.generation == mark.log.ends.generation else ()
         paths = {segment.stem + LOG for segment in kept}
         found: OSError | None = None
         for path in [path for path, _ in mark.files] + mark.folders:
@@ -163,7 +163,7 @@ class GroupCommit:
     def __init__(self, env: Environment, logs: Callable[[], Iterable[Log]]) -> None:
         self._env = env
         self._logs = logs
-        self._waiting: list[Log] = []
+        self._waiting: dict[Log, None] = {}
         self._scheduled = False
         self._syncing: list[Syncing] = []
         self._busy: set[Log] = set()  # those that are being synced
@@ -175,10 +175,10 @@ class GroupCommit:
 
     def request(self, log: Log) -> None:
         """Make everything written so far in `log` durable soon; it tells its listener then."""
-        if log._requested or log.offline is not None:
+        if log.unsynced.requested or log.offline is not None:
             return
-        log._requested = True
-        self._waiting.append(log)
+        log.unsynced.request()
+        self._waiting[log] = None
         if len(self._syncing) < TOGETHER_MAX:
             self._start_soon()
 
@@ -229,7 +229,7 @@ class GroupCommit:
     def root_failed(self, root: str, error: OSError) -> None:
         """A sync of all that is below `root` failed: whatever wasn't durable yet is lost perhaps."""
         for log in self._logs():
-            if log.root == root and log.unsynced:
+            if log.root == root and log.may_lose:
                 log.go_offline(f"a sync of everything in {root} failed: {error}")
 
     # -- syncing
@@ -249,15 +249,13 @@ class GroupCommit:
         # New names are synced with the folders, which logs share: one sync at a time has to do with them.
         naming = any(mark.folders for each in syncing for mark in each.marks)
         if naming:
-            logs = [log for log in logs if not log._new_names and not log._new_folder]
+            logs = [log for log in logs if not log.unsynced.naming]
         del logs[LOGS_MAX:]
-        whole = sum(map(_parts, logs)) > SYNC_EACH_MAX
+        whole = sum(log.unsynced.parts for log in logs) > SYNC_EACH_MAX
         if not logs or (whole and syncing):
             return
-        begun = set(logs)
-        self._waiting = [log for log in self._waiting if log not in begun]
         for log in logs:
-            log._requested = False
+            del self._waiting[log]
         marks = [_mark(log) for log in logs if log.offline is None]
         if whole:
             self._begin(marks, whole=True)
@@ -304,37 +302,27 @@ class GroupCommit:
         if log.deleted or log.offline is not None:
             return
         if error is not None and error.errno in TOO_MANY_FILES:
-            log._new_names = log._new_folder = True
-            log._store.files.shrink()
+            log.sync_not_tried()
             self._env.loop.call_later(AGAIN_S, self.request, log)
         elif error is not None:
             log.go_offline(f"a sync of {log.folder} failed: {error}")
-        elif mark.generation != log._generation:
+        elif not log.synced(mark):
             self.request(log)
-        else:
-            log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in mark.sealed]
-            if mark.segment is log._active and mark.segment is not None:
-                log.mark(mark.end, mark.size)
-            log.became_durable(mark.end)
-
-
-def _parts(log: Log) -> int:
-    """How many files and folders a sync of the log has to do with."""
-    return 1 + len(log._sealed_unsynced) + log._new_names + 2 * log._new_folder
 
 
 def _mark(log: Log) -> Mark:
     """Note how far the log is written, and what must be synced for that."""
-    active = log._active
-    segments = list(log._sealed_unsynced)
-    if active is not None and log.log_end > log._synced_end:
+    active, ends = log.segments.active, log.ends
+    sealed, names, folder = log.unsynced.begin_sync()
+    segments = list(sealed)
+    if active is not None and ends.log_end > ends.synced_end:
         segments.append(active)
-    files = [(segment.stem + LOG, segment.file) for segment in segments]
-    folders = [log.folder] if log._new_names else []
-    if log._new_folder:
+    files = [(segment.path, segment.file) for segment in segments]
+    folders = [log.folder] if names else []
+    if folder:
         folders.append(log.root)
         if log.topic_id != ZERO_UUID and log.segments:
             files.append((f"{log.folder}/{PARTITION_METADATA}", None))
-    log._new_names = log._new_folder = False
-    size = 0 if active is None else active.size
-    return Mark(log, log._generation, log.log_end, active, size, list(log._sealed_unsynced), files, folders)
+    return Mark(
+        log, ends.generation, ends.log_end, active, 0 if active is None else active.size, sealed, files, folders
+    )

@@ -66,12 +66,12 @@ class Deletion:
         if start <= log.segments[0].base:
             return
         self._saving.add(log)
-        generation = log._generation
+        generation = log.ends.generation
         self._store.starts.save(log, start).on_done(lambda _: self._let_go(log, start, generation))
 
     def _let_go(self, log: Log, start: int, generation: int) -> None:
         self._saving.discard(log)
-        if log.deleted or log.offline is not None or generation != log._generation:
+        if log.deleted or log.offline is not None or generation != log.ends.generation:
             return
         if not self._store.upkeep.cleaner.busy(log):
             with suppress(KafkaError):  # it went offline, and its listener knows

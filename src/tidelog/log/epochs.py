@@ -5,6 +5,8 @@ above the recovery point in the batches themselves, so a new entry must be durab
 before the recovery point passes it.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 
 from tidelog.env.disk import Disk
@@ -19,7 +21,7 @@ class LeaderEpochs:
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
-    def __init__(self, entries: "list[tuple[int, int]] | None" = None) -> None:
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.dirty = False
@@ -28,7 +30,7 @@ class LeaderEpochs:
         self.dirty = False
 
     @classmethod
-    def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
+    def load(cls, disk: Disk, path: str) -> LeaderEpochs:
         """From the log's leader-epoch-checkpoint; empty where there is none. Raises CheckpointError."""
         return cls(checkpoints.read_epochs(disk, path))
 
@@ -98,6 +100,15 @@ class LeaderEpochs:
             return
         del self._epochs[: index - 1], self._starts[: index - 1]
         self._starts[0] = start_offset
+        self.dirty = True
+
+    def begin_save(self) -> list[tuple[int, int]] | None:
+        """What is to be saved; None where nothing changed since."""
+        dirty, self.dirty = self.dirty, False
+        return self.entries() if dirty else None
+
+    def save_again(self) -> None:
+        """What was to be saved isn't, or another is in its place."""
         self.dirty = True
 
     def clear(self) -> None:

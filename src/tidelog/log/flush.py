@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import LEADER_EPOCHS
 from tidelog.log.commit import SYNC_EACH_MAX, TOO_MANY_FILES
-from tidelog.log.names import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
+from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class FlushJob(NamedTuple):
     log: Log
     generation: int
     end: int
-    position: int
     folder: str
     root: str
     files: list[str]
@@ -53,14 +52,21 @@ class FlushJob(NamedTuple):
 
 def prepare(log: Log, *, closing: bool = False) -> FlushJob:
     """Gather, on the loop. `closing` adds the last time entry, as a closed segment has it. Raises OSError, BadBatch."""
-    producers = log.producers  # first: loading them gives the recovered segments their snapshots
-    segments = [segment for segment, _ in log._sealed_unsaved]
-    snapshots = {_next_base(log, segment): data for segment, data in log._sealed_unsaved if data}
-    active = log._active
-    if active is not None:
-        if closing:
-            active.finish_times()
-        segments.append(active)
+    producers = log.producers  # first: loading them may read the disk, and gives recovered segments their snapshots
+    epochs = log.epochs
+    active = log.segments.active
+    if active is not None and closing:
+        active.finish_times()
+    end = log.ends.log_end
+    bases = {segment.base for segment in log.segments}
+    needed = log.restart_snapshot()  # until the recovery point is saved that the new one belongs to
+    stale = [offset for offset in log.snapshots if offset not in bases and offset not in (end, needed)]
+    waiting = log.begin_flush()
+    sealed = [segment for segment, _ in waiting.unsaved]
+    segments = sealed if active is None else [*sealed, active]
+    unsynced = waiting.unsynced if active is None else (*waiting.unsynced, active)
+    snapshots = {_next_base(log, segment): data for segment, data in waiting.unsaved if data}
+    snapshots[end] = encode_snapshot(producers.items())
     entries: list[tuple[str, int, bytes]] = []
     saved: list[tuple[OffsetIndex | TimeIndex, int]] = []
     for segment in segments:
@@ -69,36 +75,22 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
                 where, data = index.unsaved()
                 entries.append((segment.stem + suffix, where, data))
                 saved.append((index, len(index)))
-    snapshots[log.log_end] = encode_snapshot(producers.items())
-    bases = {segment.base for segment in log.segments}
-    needed = log.restart_snapshot()  # until the recovery point is saved that the new one belongs to
-    stale = [offset for offset in log._snapshots if offset not in bases and offset not in (log.log_end, needed)]
-    unsynced = [*log._sealed_unsynced, active] if active is not None else list(log._sealed_unsynced)
-    epochs = log.epochs
-    job = FlushJob(
+    return FlushJob(
         log,
-        log._generation,
-        log.log_end,
-        0 if active is None else active.size,
+        log.ends.generation,
+        end,
         log.folder,
         log.root,
-        [segment.stem + LOG for segment in unsynced],
+        [segment.path for segment in unsynced],
         entries,
         saved,
         snapshots,
-        epochs.entries() if epochs.dirty else None,
+        epochs.begin_save(),
         stale,
-        [segment for segment, _ in log._sealed_unsaved],
-        log._new_folder,
+        sealed,
+        waiting.folder,
         [segment.stem + TXN_INDEX for segment in segments if segment.has_aborted],
     )
-    epochs.dirty = False
-    log._flushing = True
-    log._dirty = False
-    log.batches = 0
-    log._flush_from = job.position
-    log._size_limit = -1
-    return job
 
 
 def _next_base(log: Log, segment: Segment) -> int:
@@ -264,12 +256,12 @@ def _syncs_most(jobs: list[FlushJob]) -> int:
 def postpone(job: FlushJob) -> None:
     """Take note, on the loop, that the job was not saved, and that it may be tried again."""
     if job.epochs is not None:
-        job.log.epochs.dirty = True
+        job.log.epochs.save_again()
 
 
 def holds(job: FlushJob) -> bool:
     """Whether the log's files are those that were saved: after a truncation others may have their names."""
-    return job.log._generation == job.generation
+    return job.log.ends.generation == job.generation
 
 
 def finish(job: FlushJob) -> bool:
@@ -281,12 +273,5 @@ def finish(job: FlushJob) -> bool:
         return False
     for index, count in job.saved:
         index.saved = count
-    sealed = set(job.sealed)
-    log._sealed_unsynced = [segment for segment in log._sealed_unsynced if segment not in sealed]
-    log._sealed_unsaved = [pair for pair in log._sealed_unsaved if pair[0] not in sealed]
-    for segment in job.sealed:
-        segment.offsets = segment.times = None
-    log._snapshots = sorted({*log._snapshots, *job.snapshots}.difference(job.stale))
-    log.recovery_point = max(log.recovery_point, job.end)
-    log.became_durable(job.end)
+    log.flushed(job)
     return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.env.loop import Loop
     from tidelog.env.promise import Promise
     from tidelog.log.segment import Segment
-    from tidelog.log.stored import StoredLog
+    from tidelog.log.segments import Segments
 
 
 class IndexFiles:
@@ -28,7 +28,7 @@ class IndexFiles:
         self._loop = loop
         self._saving: set[str] = set()
 
-    def save(self, log: StoredLog, segment: Segment, contents: dict[str, bytes]) -> None:
+    def save(self, segments: Segments, segment: Segment, contents: dict[str, bytes]) -> None:
         """Contents by suffix. Until they have their names, what is there isn't trusted (`segment.indexed`): what can't
         be written is built again by whoever needs it next."""
         stem = segment.stem
@@ -38,13 +38,13 @@ class IndexFiles:
                 self._rename(segment, contents)
         elif stem not in self._saving:
             self._saving.add(stem)
-            generation = log._generation
+            learnt = segment.learnt
 
             def saved(done: Promise[None]) -> None:
                 self._saving.discard(stem)
                 # A deletion, a cleaning or a truncation may have been faster: others' files may have the names now.
-                same = log._generation == generation and segment.offsets is None
-                if done.error is None and same and any(segment is other for other in log.segments):
+                same = segment.learnt == learnt and segment.offsets is None
+                if done.error is None and same and any(segment is other for other in segments):
                     with suppress(FileNotFoundError):  # the topic was deleted
                         self._rename(segment, contents)
 

@@ -5,57 +5,52 @@ An index is only ever a shortcut: what of it can be trusted is taken over, the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.index import BuiltIndex, OffsetIndex, SealedIndexes, TimeIndex
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX
-from tidelog.log.scan import BadBatch, batches, locate
+from tidelog.log.scan import BadBatch, batches, locate, raw_batches, read_fields
 from tidelog.log.segment import NEVER, Segment
 from tidelog.log.unreadable import UNREADABLE
-from tidelog.wire.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD
+from tidelog.wire.batch import HEADER_BYTES, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from tidelog.env.disk import Disk
-    from tidelog.log.stored import StoredLog
+    from tidelog.log.segments import Segments
 
 
-def open_last(log: StoredLog) -> Segment:
-    """Open the last segment for writing and reading. After a clean stop it ends where the checkpoint said."""
-    segment = log._segments[-1]
-    next_offset = scan(log, segment, NEVER, check=False)
-    if log.log_end >= 0 and next_offset != log.log_end:
-        reason = f"the segment ends at offset {next_offset}, but after the last stop it was {log.log_end}"
-        raise BadBatch(segment.stem + LOG, segment.size, reason)
-    log.log_end = next_offset
-    log._become_last(segment)
-    return segment
+class Scanned(NamedTuple):
+    """The offset behind a segment, and how many batches were read to find out."""
+
+    next_offset: int
+    batches: int
 
 
 def scan(
-    log: StoredLog,
+    segments: Segments,
     segment: Segment,
     trusted: int,
     *,
     check: bool,
     found_epochs: list[tuple[int, int]] | None = None,
-) -> int:
-    """Go through the segment from its last index entry below offset `trusted`; the offset behind it.
+) -> Scanned:
+    """Go through the segment from its last index entry below offset `trusted`; where that ends.
 
     Fills in size, indexes and timestamps, and adds (leader epoch, offset) where a new epoch begins. Where BadBatch is
     raised they stand for what came before it.
     """
-    disk = log._around.disk
-    file = log.reader_of(segment)
+    disk = segments.around.disk
+    file = segments.reader_of(segment)
     end = file.size()
     start, next_offset = _trusted_indexes(disk, segment, trusted, end)
     segment.size = start
-    segment.index_next = start + log.config.index_interval_bytes
-    segment.first_timestamp = _first_timestamp(log, segment) if end >= HEADER_BYTES else None
-    interval, index_bytes = log.config.index_interval_bytes, log.config.segment_index_bytes
+    segment.index_next = start + segments.folder.config.index_interval_bytes
+    segment.first_timestamp = _first_timestamp(segments, segment) if end >= HEADER_BYTES else None
+    interval, index_bytes = segments.folder.config.index_interval_bytes, segments.folder.config.segment_index_bytes
     limit, index_next, newest = segment.offset_limit, segment.index_next, segment.max_timestamp
     epoch = found_epochs[-1][0] if found_epochs else -1
     count = 0
-    for pos, fields in batches(file, start, end, check=check):
+    for pos, fields in raw_batches(file, start, end, check=check):
         base, length, leader_epoch, _, _, _, delta, _, max_timestamp, _, _, _, _ = fields
         last_offset = base + delta
         if base < next_offset or delta < 0 or last_offset > limit:
@@ -64,7 +59,7 @@ def scan(
             newest = segment.max_timestamp = max_timestamp
             segment.max_timestamp_offset = last_offset
         if pos > index_next:
-            segment.add_entries(fields[0], last_offset, pos, index_bytes)
+            segment.add_entries(base, last_offset, pos, index_bytes)
             index_next = segment.index_next = pos + interval
         if leader_epoch > epoch and found_epochs is not None:
             epoch = leader_epoch
@@ -72,8 +67,7 @@ def scan(
         next_offset = last_offset + 1
         segment.size = pos + length + LOG_OVERHEAD
         count += 1
-    log.batches += count
-    return next_offset
+    return Scanned(next_offset, count)
 
 
 def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int) -> tuple[int, int]:
@@ -81,6 +75,7 @@ def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int)
     offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
     segment.offsets, segment.times, segment.sealed = offsets, times, None
     segment.indexed = False
+    segment.learnt += 1
     segment.max_timestamp, segment.max_timestamp_offset = -1, segment.base
     try:
         sound = offsets.load(disk.read_whole(segment.stem + OFFSET_INDEX), log_bytes)
@@ -93,57 +88,57 @@ def _trusted_indexes(disk: Disk, segment: Segment, trusted: int, log_bytes: int)
         indexed, position = segment.base + offsets.offsets[-1], offsets.positions[-1]
         header = disk.open(segment.stem + LOG).read(position, HEADER_BYTES)
         if len(header) == HEADER_BYTES:
-            fields = HEADER.unpack(header)
-            if fields[0] + fields[6] == indexed and fields[0] > segment.base:
+            fields = read_fields(header)
+            if fields.last_offset == indexed and fields.base_offset > segment.base:
                 times.truncate(indexed + 1)
-                if times.last[0] >= fields[8]:  # else it lacks entries
+                if times.last[0] >= fields.max_timestamp:  # else it lacks entries
                     segment.max_timestamp, segment.max_timestamp_offset = times.last
-                    return position, fields[0]
+                    return position, fields.base_offset
     segment.offsets, segment.times = OffsetIndex(segment.base), TimeIndex(segment.base)
     return 0, segment.base
 
 
-def _first_timestamp(log: StoredLog, segment: Segment) -> int:
-    return HEADER.unpack(log.reader_of(segment).read(0, HEADER_BYTES))[8]
+def _first_timestamp(segments: Segments, segment: Segment) -> int:
+    return read_fields(segments.reader_of(segment).read(0, HEADER_BYTES)).max_timestamp
 
 
-def next_offset_of(log: StoredLog, segment: Segment) -> int:
+def next_offset_of(segments: Segments, segment: Segment) -> int:
     """The offset behind the sound part of a segment whose scan stopped at `segment.size`."""
     assert segment.offsets is not None
     next_offset = segment.base
     start = segment.offsets.lookup(NEVER)
-    for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
-        next_offset = fields[0] + fields[6] + 1
+    for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
+        next_offset = fields.last_offset + 1
     return next_offset
 
 
-def end_of_batches(log: StoredLog, segment: Segment, offset: int) -> int:
+def end_of_batches(segments: Segments, segment: Segment, offset: int) -> int:
     """The offset behind the segment's last batch that ends below `offset`; its base where none does."""
     next_offset = segment.base
-    start = log.indexes(segment).lookup(offset - 1)
-    for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
-        if fields[0] + fields[6] >= offset:
+    start = segments.indexes(segment).lookup(offset - 1)
+    for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
+        if fields.last_offset >= offset:
             break
-        next_offset = fields[0] + fields[6] + 1
+        next_offset = fields.last_offset + 1
     return next_offset
 
 
-def fits(log: StoredLog, segment: Segment, sealed: SealedIndexes) -> bool:
+def fits(segments: Segments, segment: Segment, sealed: SealedIndexes) -> bool:
     """Whether the indexes of a sealed segment are this segment's, up to its end: a look at its last batches.
 
     A kill right after it was sealed leaves a time index without its last entry, others were never made durable. Where
     the disk doesn't give these batches back, the indexes are taken as they are: they lead to all the others.
     """
-    file, end = log.reader_of(segment), segment.measure(log._around.disk)
+    file, end = segments.reader_of(segment), segment.measure(segments.around.disk)
     try:
         start, newest, newest_offset = sealed.lookup(NEVER), *sealed.last_time
         for pos, fields in batches(file, start, end, check=False):
-            if fields[8] > newest or (pos == start > 0 and fields[0] + fields[6] != sealed.last_offset):
+            if fields.max_timestamp > newest or (pos == start > 0 and fields.last_offset != sealed.last_offset):
                 return False
         if newest < 0:
             return True
         found = locate(file, sealed.lookup(newest_offset - 1), end, newest_offset)
-        return found is not None and HEADER.unpack(file.read(found[0], HEADER_BYTES))[8] == newest
+        return found is not None and read_fields(file.read(found[0], HEADER_BYTES)).max_timestamp == newest
     except BadBatch:
         return False
     except OSError as error:
@@ -152,52 +147,53 @@ def fits(log: StoredLog, segment: Segment, sealed: SealedIndexes) -> bool:
         return error.filename == file.path
 
 
-def rebuild_sealed(log: StoredLog, segment: Segment, next_base: int) -> SealedIndexes:
+def rebuild_sealed(segments: Segments, segment: Segment, next_base: int) -> SealedIndexes:
     """Build the indexes of a sealed segment again. Raises BadBatch where the segment itself is damaged."""
-    disk, file = log._around.disk, log.reader_of(segment)
-    log._around.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
+    disk, file = segments.around.disk, segments.reader_of(segment)
+    segments.around.report(f"{segment.stem}: its indexes are missing or damaged; building them again")
     offsets, times = OffsetIndex(segment.base), TimeIndex(segment.base)
     next_offset = segment.base
-    index_next, newest, newest_offset = log.config.index_interval_bytes, -1, segment.base
+    index_next, newest, newest_offset = segments.folder.config.index_interval_bytes, -1, segment.base
     for pos, fields in batches(file, 0, segment.measure(disk), check=False):
-        last_offset = fields[0] + fields[6]
+        last_offset = fields.last_offset
         if not segment.base <= last_offset < next_base:
             raise BadBatch(file.path, pos, f"offset {last_offset} is not of this segment")
         next_offset = last_offset + 1
-        if fields[8] > newest:
-            newest, newest_offset = fields[8], last_offset
+        if fields.max_timestamp > newest:
+            newest, newest_offset = fields.max_timestamp, last_offset
         if pos > index_next:
-            offsets.add(fields[0], last_offset, pos)
+            offsets.add(fields.base_offset, last_offset, pos)
             times.add(newest, newest_offset)
-            index_next = pos + log.config.index_interval_bytes
-    if next_offset != next_base and not _may_have_gaps(log, segment) and next_base < NEVER:
+            index_next = pos + segments.folder.config.index_interval_bytes
+    if next_offset != next_base and not _may_have_gaps(segments, segment) and next_base < NEVER:
         raise BadBatch(
             file.path, segment.size, f"it ends at offset {next_offset}, but the next one begins at {next_base}"
         )
     times.add(newest, newest_offset)
     contents = {OFFSET_INDEX: offsets.unsaved()[1], TIME_INDEX: times.unsaved()[1]}
-    log._around.index_files.save(log, segment, contents)
+    segments.around.index_files.save(segments, segment, contents)
     return SealedIndexes(segment.base, *map(BuiltIndex, contents.values()))
 
 
-def tell_of_gap(log: StoredLog, segment: Segment, next_base: int) -> None:
+def tell_of_gap(segments: Segments, segment: Segment, next_base: int) -> None:
     """Say so where a sealed segment ends before the next one begins: a file in between is gone, or was compacted."""
     next_offset = segment.base
-    start = log.indexes(segment).lookup(NEVER)
+    start = segments.indexes(segment).lookup(NEVER)
     try:
-        for _, fields in batches(log.reader_of(segment), start, segment.size, check=False):
-            next_offset = fields[0] + fields[6] + 1
+        for _, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
+            next_offset = fields.last_offset + 1
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
         return  # whoever asks for what is there is told
-    if next_offset < next_base and not _may_have_gaps(log, segment):
-        log._around.report(
-            f"{log.place}: offsets {next_offset} to {next_base - 1} are missing between its segments. Unless the topic "
-            f"was compacted, a file was lost: stop the broker and restore {log.folder} if you can"
+    if next_offset < next_base and not _may_have_gaps(segments, segment):
+        folder = segments.folder
+        segments.around.report(
+            f"{folder.place}: offsets {next_offset} to {next_base - 1} are missing between its segments. Unless the "
+            f"topic was compacted, a file was lost: stop the broker and restore {folder.folder} if you can"
         )
 
 
-def _may_have_gaps(log: StoredLog, segment: Segment) -> bool:
+def _may_have_gaps(segments: Segments, segment: Segment) -> bool:
     """Whether the segment was compacted, or may have been: the topic's policy may have changed since."""
-    return log.config.compacts or segment.base < log._around.clean_end(log)
+    return segments.folder.config.compacts or segment.base < segments.around.clean_end(segments.folder)

@@ -118,7 +118,7 @@ def _swap_in(disk: Disk, folder: str, names: list[str], swaps: list[str]) -> Non
             bases.add(parsed[0])
             file = disk.open(f"{folder}/{name}")
             for _, fields in batches(file, 0, file.size(), check=False):
-                high = max(high, fields[0] + fields[6] + 1)
+                high = max(high, fields.last_offset + 1)
     for name in names:
         parsed = parse_segment_file(name)
         if parsed is not None and parsed[1] in SEGMENT_FILES and (low <= parsed[0] < high or parsed[0] in bases):

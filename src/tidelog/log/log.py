@@ -1,480 +1,107 @@
-"""One partition on disk: append, roll, delete, truncate. Where the way of a message ends.
+"""One partition on disk: what a broker does with a log beyond reading and writing it. Durability, deletion, truncation.
 
 Three ends: `log_end` is what was written, `durable_end` what is on stable storage (or, with `tidelog.durability=os`,
-what the operating system has), and the high watermark is the replica's to keep. `recovery_point` is the offset below
-which everything, indexes and producer snapshot included, was made durable, so that a start after a crash reads from
-there on only.
-
-Nothing is on disk, and next to nothing in memory, before the first write (beginning.py). A log that is on disk is made
-of what was found out about it off the loop (opening.py).
+what the operating system has), and the high watermark is the replica's to keep (ends.py). A log that is on disk is
+made of what was found out about it off the loop (opening.py, recovery.py).
 """
 
 from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from struct import Struct
 from typing import TYPE_CHECKING
 
-from tidelog.log import indexing, knowledge, recovery, retention, truncation, windows
-from tidelog.log.aborted import AbortedIndexError
-from tidelog.log.commit import TOO_MANY_FILES
-from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.names import LOG
-from tidelog.log.producer_snapshot import encode_snapshot
-from tidelog.log.reading import LogListener, ReadableLog
-from tidelog.log.rewriting import FULL_DISK
-from tidelog.log.scan import BadBatch, HeaderFields
-from tidelog.log.segment import Segment
-from tidelog.log.stored import page_cache_counts
-from tidelog.log.validate import RECORDS_MAX, Admitted, Unlooked, admit, begin, too_large_for_segment
-from tidelog.wire.batch import (
-    APPEND_TIME_FLAG,
-    ATTRIBUTES_AT,
-    CONTROL_FLAG,
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD,
-    MAGIC,
-    BatchHeader,
-    read_header,
-    stamp_append_time,
-)
-from tidelog.wire.crc import crc32c
+from tidelog.log import indexing, retention
+from tidelog.log.appending import WritableLog
+from tidelog.log.durability import page_cache_counts
+from tidelog.log.reading import LogListener
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.env.promise import Promise
-    from tidelog.log.producers import Producers
-    from tidelog.log.stored import StoredLog
-
-FLUSH_BYTES = 64 * 1024 * 1024
-"""The recovery point is moved on when this much was written behind it: what a start after a crash reads at most."""
+    from tidelog.log.commit import Mark
+    from tidelog.log.flush import FlushJob
+    from tidelog.log.segment import Segment
+    from tidelog.log.unsynced import ToFlush
 
 __all__ = ["Log", "LogListener"]
 
 _logger = logging.getLogger("tidelog.log")
-_unpack = HEADER.unpack_from
-_NO_HEADER: HeaderFields = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)  # of magic 0, which isn't plainly fine
-_patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
 
 
-class Log(ReadableLog):
-    """One partition: the reader's side is in reading.py, here is what writes it and changes it."""
+class Log(WritableLog):
+    """One partition. Reading is in reading.py, writing in appending.py."""
 
     __slots__ = ()
-
-    # -- what is known of leaders and producers, loaded when first needed
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        epochs = self._epochs
-        if epochs is None:
-            with self._guard():
-                epochs = self._epochs = knowledge.load_epochs(self) if self._segments else LeaderEpochs()
-            epochs.truncate_from_start(self.log_start)
-        if self._led is not None:
-            led, self._led = self._led, None
-            epochs.assign(*led)
-        return epochs
-
-    @property
-    def producers(self) -> Producers:
-        producers = self._producers
-        if producers is None:
-            with self._guard():
-                producers = self._producers = knowledge.load_producers(self)
-        return producers
-
-    def read_windows(self) -> Promise[None]:
-        """Learn, off the loop, what of its producers' last batches a snapshot didn't tell."""
-        return self._store.windows.read(self)
-
-    def ranges_before(self, offset: int) -> list[windows.Range]:
-        """Where the batches before `offset` lie, as far back as windows are looked for."""
-        with self._guard():
-            return windows.ranges_before(self, offset)
-
-    def lead(self, leader_epoch: int) -> None:
-        """This broker leads in a new epoch: what it writes begins at the log's end."""
-        if self._led is not None or self._epochs is not None:
-            self.epochs.assign(leader_epoch, self.log_end)
-        else:
-            self._led = leader_epoch, self.log_end
-
-    def _enter_epoch(self, leader_epoch: int, base: int) -> None:
-        if leader_epoch >= 0:
-            self.epochs.assign(leader_epoch, base)
-        self._epoch = leader_epoch
-
-    # -- writing
-
-    def append(
-        self,
-        buffer: memoryview,
-        start: int,
-        end: int,
-        leader_epoch: int,
-        now_ms: int,
-        *,
-        internal: bool = False,
-        admitted: bool = False,
-    ) -> tuple[int, int, int]:
-        """Append the one batch in [start, end) of a writable buffer, patched in place.
-
-        Returns (base offset, next offset, time of the append or -1). A duplicate of one of its producer's last five
-        batches gives the offsets of the original and writes nothing. Raises KafkaError with Kafka's code; a failed
-        write takes the log offline. `internal`: the broker itself writes it, control records perhaps. `admitted`: it
-        was looked into by what `admit` gave; without that, Lengthy is raised where the look takes too long.
-        """
-        size = end - start
-        append_time = -1
-        fields: HeaderFields = _unpack(buffer, start) if size >= HEADER_BYTES else _NO_HEADER
-        zero, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, count = fields
-        if not (
-            attributes in self._plain
-            and magic == MAGIC
-            and length == size - LOG_OVERHEAD
-            and not zero  # base offset
-            and 0 <= delta == count - 1 < RECORDS_MAX
-            and size <= self._max_bytes
-            and max_timestamp - now_ms <= self._after_ms
-            and (producer_id < 0 or sequence >= 0)
-            and crc32c(buffer[start + ATTRIBUTES_AT : end]) == crc
-        ):
-            buffer, start, end, header = self._unusual(buffer, start, end, now_ms, internal, admitted)
-            _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = header
-            size = end - start
-            if attributes & APPEND_TIME_FLAG:
-                append_time = now_ms
-        producers = None
-        if producer_id >= 0 and not attributes & CONTROL_FLAG:
-            producers = self._producers
-            if producers is None:
-                producers = self.producers
-            appended = producers.check(producer_id, epoch, sequence, delta, attributes)
-            if appended is not None:
-                return appended.first_offset, appended.last_offset + 1, appended.timestamp
-        base = self.log_end
-        last = base + delta
-        segment = self._active
-        if (
-            segment is None
-            or (position := segment.size) + size > self._size_limit
-            or max_timestamp > segment.roll_after
-            or last > segment.offset_limit
-        ):
-            segment = self._make_room(size, last, max_timestamp, now_ms)
-            position = segment.size
-        _patch(buffer, start, base, length, leader_epoch)
-        file = segment.file
-        try:
-            if leader_epoch != self._epoch:
-                self._enter_epoch(leader_epoch, base)  # before the write: it may have to read the disk, and fail
-            if file is None:
-                file = self._store.files.open(segment)
-            if producers is None and producer_id >= 0:  # a marker
-                self._note_aborted(segment, buffer[start:end], read_header(buffer[start:end]))
-            file.append(buffer[start:end])
-        except OSError as error:
-            raise self._write_failed(segment, error) from error
-        segment.used = True
-        if max_timestamp > segment.max_timestamp:
-            segment.max_timestamp = max_timestamp
-            segment.max_timestamp_offset = last
-        if position > segment.index_next:
-            segment.add_entries(base, last, position, self.config.segment_index_bytes)
-            segment.index_next = position + self._interval
-        segment.size = position + size
-        self.log_end = next_offset = last + 1
-        self.batches += 1
-        if producers is not None:
-            producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, now_ms)
-        elif producer_id >= 0:
-            self.producers.replay(buffer[start:end], read_header(buffer[start:end]))
-        if self._follows:
-            self.durable_end = next_offset
-        elif self._counts:
-            self._count_flush()
-        if self._full:
-            self.has_room()
-        return base, next_offset, append_time
-
-    def _unusual(
-        self, buffer: memoryview, start: int, end: int, now_ms: int, internal: bool, admitted: bool
-    ) -> Admitted:
-        """A batch that isn't plainly fine, or has to be changed."""
-        if not admitted:
-            return self._store.looks.at_once(
-                lambda budget: admit(
-                    self.place, self.config, buffer, start, end, now_ms, internal=internal, budget=budget
-                )
-            )
-        if read_header(buffer, start).attributes & APPEND_TIME_FLAG:  # the look took its time
-            stamp_append_time(buffer, start, end, now_ms)
-        return Admitted(buffer, start, end, read_header(buffer, start))
-
-    def admit(self, buffer: memoryview, now_ms: int) -> Admitted | Unlooked | None:
-        """Look into the batch that fills `buffer`, ahead of `append`, where the topic wants that; else None.
-
-        Unlooked: it takes long, and is done aside (`log/looks.py`). Raises KafkaError where it is refused.
-        """
-        if len(buffer) >= HEADER_BYTES:
-            fields: HeaderFields = _unpack(buffer)
-            if fields[5] in self._plain and fields[8] - now_ms <= self._after_ms:
-                return None
-        return self._store.looks.at_once(lambda budget: begin(self.place, self.config, buffer, now_ms, budget))
-
-    def append_records(self, buffer: memoryview, start: int, end: int, now_ms: int) -> tuple[int, int]:
-        """Append batches that have their offsets and leader epochs already: a follower's, the metadata log's.
-
-        Returns (first base offset, next offset). Each must be whole and sound and begin at the log's end or above; what
-        comes before the first that isn't was appended all the same.
-        """
-        first, pos = -1, start
-        while pos < end:
-            if end - pos < HEADER_BYTES:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: {end - pos} bytes are no record batch")
-            header = read_header(buffer, pos)
-            stop = header.end
-            if header.magic != MAGIC or header.size < HEADER_BYTES or stop > end:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: no whole record batch of magic 2")
-            if crc32c(buffer[pos + ATTRIBUTES_AT : stop]) != header.crc or header.last_offset_delta < 0:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{self.place}: the batch at {header.base_offset} is damaged"
-                )
-            if header.base_offset < self.log_end:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{self.place}: a batch of offset {header.base_offset}, but the log goes on at {self.log_end}",
-                )
-            self._append_given(buffer[pos:stop], header, now_ms)
-            first = header.base_offset if first < 0 else first
-            pos = stop
-        return first, self.log_end
-
-    def _append_given(self, data: memoryview, header: BatchHeader, now_ms: int) -> None:
-        segment = self._make_room(len(data), header.last_offset, header.max_timestamp, now_ms)
-        position = segment.size
-        try:
-            if header.leader_epoch != self._epoch:
-                self._enter_epoch(header.leader_epoch, header.base_offset)
-            file = self._store.files.open(segment)  # first: it may fail, and what is noted then would stay noted
-            if header.producer_id >= 0 and header.attributes & CONTROL_FLAG:
-                self._note_aborted(segment, data, header._replace(pos=0))
-            file.append(data)
-        except OSError as error:
-            raise self._write_failed(segment, error) from error
-        segment.note(header.last_offset, header.max_timestamp)
-        if position > segment.index_next:
-            segment.add_entries(header.base_offset, header.last_offset, position, self.config.segment_index_bytes)
-            segment.index_next = position + self._interval
-        segment.size = position + len(data)
-        self.log_end = header.next_offset
-        self.batches += 1
-        if header.producer_id >= 0:
-            self.producers.replay(data, header._replace(pos=0))
-        if self._follows:
-            self.durable_end = self.log_end
-        elif self._counts:
-            self._count_flush()
-        if self._full:
-            self.has_room()
-
-    def _note_aborted(self, segment: Segment, data: memoryview, header: BatchHeader) -> None:
-        """Before a marker is written: the transaction that it aborts, if it does, goes to the segment's index.
-
-        First, since it may fail: a marker without its entry would show readers what was aborted.
-        """
-        completed = self.producers.completed_by(data, header)
-        if completed is not None and completed.aborted:
-            try:
-                segment.aborted(self._store.disk).append(completed)
-            except AbortedIndexError as error:
-                self.go_offline(f"{self.folder} is damaged: {error}")
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline) from error
-            self.has_aborted = True
-            self._new_names = True
-
-    def _make_room(self, size: int, last: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The segment that takes a batch of this size: rolled if need be, made if there is none yet.
-
-        Every append comes here that isn't plainly fine: the first ones after a start, a roll or a flush too.
-        """
-        if self.offline is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        config = self.config
-        if size > config.segment_size:
-            raise too_large_for_segment(self.place, size, config)
-        try:
-            segment = self._active or self._wake(now_ms)
-            if segment.size and (
-                segment.size + size > config.segment_size
-                or segment.waited_ms(max_timestamp, now_ms) > config.roll_ms - segment.jitter_ms
-                or segment.index_full(config.segment_index_bytes)
-                or last > segment.offset_limit
-            ):
-                segment = self._roll(now_ms)
-        except OSError as error:
-            raise self._write_failed(None, error) from error
-        except BadBatch as error:
-            raise self.read_failed(error) from error
-        if segment.size == 0:
-            segment.date_first(max_timestamp, config.roll_ms)
-        if not self._dirty:
-            self._dirty = True
-            self._flush_from = segment.size
-            self._store.wrote(self)
-        elif segment.size + size > self._flush_from + FLUSH_BYTES:
-            self._flush_from = segment.size
-            self._store.flush_soon(self)
-        self._size_limit = min(config.segment_size, self._flush_from + FLUSH_BYTES)
-        return segment
-
-    def touch(self) -> None:
-        """Its files changed without an append: the next flush makes that durable."""
-        if not self._dirty:
-            self._dirty = True
-            self._store.wrote(self)
-
-    def _wake(self, now_ms: int) -> Segment:
-        """The last segment, opened; the first one, made."""
-        if self._segments:
-            return indexing.open_last(self)
-        self._store.check_not_begun(self)
-        self._know_nobody()
-        self._make_folder()
-        return self._begin_segment(self.log_end, now_ms)
-
-    def _know_nobody(self) -> None:
-        """Nothing was written yet: later that would have to be found by reading all of it."""
-        self._producers = self.producers
-        self._epochs = self.epochs
 
     def configure(self, config: TopicConfig) -> None:
         """What counted as durable in the page cache is made so at once where that no longer counts."""
         counted = page_cache_counts(self.config)
         super().configure(config)
-        if counted and self._dirty and not page_cache_counts(config):
+        if counted and self.unsynced.dirty and not page_cache_counts(config):
             self._store.flush_soon(self)
 
     def begin(self) -> Promise[None] | None:
         """Make its folder and its first segment off the loop, where that is better; settled when it was tried."""
-        if self._segments or self.offline is not None:
+        if self.segments or self.offline is not None:
             return None
         return self._store.begin(self)
 
-    def take_first(self, begun: StoredLog) -> None:
+    def take_first(self, segment: Segment) -> None:
         """Its first segment was made."""
-        assert not self._segments
-        segment = begun.segments[0]
+        assert not self.segments
         self._know_nobody()
-        self._segments = begun.segments
-        self._new_folder = self._new_names = True  # made durable with the first write
+        self.unsynced.add_folder()  # made durable with the first write
         self._store.files.adopt(segment)
-        self._become_last(segment)
-
-    def _make_folder(self) -> None:
-        disk, folder = self._store.disk, self.folder
-        new = not disk.exists(folder)
-        if new:
-            self._store.claim(self)
-            disk.make_folders(folder)
-        self._store.made_folder(self)
-        self._new_folder = True  # its name, and whose it is, are made durable with the first write
-        recovery.name_topic(self, new=new)
-
-    def _begin_segment(self, base: int, now_ms: int) -> Segment:
-        segment = super()._begin_segment(base, now_ms)
-        segment.jitter_ms = self._draw_jitter()
-        return segment
-
-    def _become_last(self, segment: Segment) -> None:
-        segment.jitter_ms = self._draw_jitter()
-        super()._become_last(segment)
-
-    def _draw_jitter(self) -> int:
-        config = self.config
-        jitter = self._store.random.random_int(0, config.segment_jitter_ms) if config.segment_jitter_ms else 0
-        return min(jitter, config.roll_ms)
-
-    def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the last one is empty."""
-        if self._segments and self.offline is None:
-            segment = self._active or self._wake(now_ms)
-            if segment.size:
-                self._roll(now_ms)
-
-    def written_ms(self, segment: Segment) -> int:
-        """When something was last written to the segment."""
-        return self._store.disk.modified_ms(segment.stem + LOG)
-
-    def roll_at_end(self, now_ms: int) -> None:
-        """Begin a segment at the log's end, where the last one's batches end before that."""
-        if self._active is not None and self._active.base < self.log_end:
-            self._roll(now_ms)
-
-    def _roll(self, now_ms: int) -> Segment:
-        old = self._active
-        assert old is not None
-        snapshot = encode_snapshot(self.producers.items())
-        self._store.rolls(self)
-        segment = self._begin_segment(self.log_end, now_ms)
-        old.finish_times()
-        _logger.debug("%s: segment %d is full, the next begins at offset %d", self.place, old.base, segment.base)
-        self._sealed_unsynced = [*self._sealed_unsynced, old]
-        self._sealed_unsaved = [*self._sealed_unsaved, (old, snapshot)]
-        self._store.flush_soon(self)
-        return segment
-
-    def _write_failed(self, segment: Segment | None, error: OSError) -> KafkaError:
-        """A write failed. On a full disk its torn rest is cut off and the log stays; else the log goes offline."""
-        reason = f"writing to {self.folder} failed: {error}"
-        if error.errno in TOO_MANY_FILES:  # nothing could be opened, so nothing was written
-            self._store.files.shrink()
-            self._store.report(f"{self.place}: {reason}; the log goes on when files may be opened again")
-        elif error.errno not in FULL_DISK:
-            self.go_offline(reason)
-        else:
-            try:
-                if segment is not None:
-                    self._store.files.open(segment).truncate(segment.size)
-                    if segment.has_aborted:
-                        segment.aborted(self._store.disk).truncate_to(self.log_end)
-            except OSError as second:
-                self.go_offline(f"{reason}; cutting off the torn write failed too: {second}")
-            else:
-                if not self._full:  # one line, however many clients try again
-                    message = f"{self.place}: {reason}; free some space, the log goes on then"
-                    self._store.report(message, level=logging.ERROR)
-                self._full = True
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-
-    def has_room(self) -> None:
-        """Something was written after there had been no room for it."""
-        self._full = False
-        self._store.report(f"{self.place}: there is room again, the log goes on", level=logging.INFO)
+        self.segments.add(segment)
+        self.segments.become_active(segment)
 
     # -- durability
 
-    def became_durable(self, end: int) -> None:
-        """Everything below `end` is on stable storage: told by the group commit and the flush."""
-        if end > self._synced_end:
-            self._synced_end = end
-        if self._counts and self.log_end - self._synced_end < self.config.flush_messages:
-            end = self.log_end
-        if end > self.durable_end:
-            self.durable_end = end
-            if self.listener is not None:
-                self.listener.durable_advanced(self)
+    @property
+    def may_lose(self) -> bool:
+        """Whether something was written for it that no sync made durable yet."""
+        return bool(self.unsynced) or self.ends.log_end > self.ends.synced_end
 
-    def _count_flush(self) -> None:
-        """`flush.messages` with durability `os`: records count as durable until so many were not flushed."""
-        if self.log_end - self._synced_end < self.config.flush_messages:
-            self.durable_end = self.log_end
-        else:
-            self._store.commit.request(self)
+    def synced(self, mark: Mark) -> bool:
+        """What was noted when the sync began is on stable storage; False where the log was cut meanwhile."""
+        if mark.generation != self.ends.generation:
+            return False
+        self.unsynced.synced(mark.sealed)
+        if mark.segment is not None and mark.segment is self.segments.active:
+            self.segments.mark(mark.end, mark.size)
+        if self.ends.synced(mark.end) and self.listener is not None:
+            self.listener.durable_advanced(self)
+        return True
+
+    def sync_not_tried(self) -> None:
+        """Too many files were open."""
+        self.unsynced.sync_not_tried()
+        self._store.files.shrink()
+
+    def begin_flush(self) -> ToFlush:
+        """What is to be saved beyond the segment that is written. What is written from now on waits for the next."""
+        if self.segments.active is not None:
+            self.segments.active.begin_flush()
+        self.ends.begin_flush()
+        return self.unsynced.begin_flush()
+
+    def flush_postponed(self, reason: Exception) -> None:
+        """Its recovery point stays where it is for now."""
+        if not self._full:  # that was told
+            self._store.report(f"{self.place}: its recovery point stays at {self.ends.recovery_point}: {reason}")
+
+    def flushed(self, job: FlushJob) -> None:
+        """A start after a crash has nothing to read below the job's end."""
+        self.unsynced.flushed(job.sealed)
+        for segment in job.sealed:
+            segment.flushed()
+        self.snapshots.written(job.snapshots, job.stale)
+        if self.ends.flushed(job.end) and self.listener is not None:
+            self.listener.durable_advanced(self)
+
+    # -- the start
 
     def delete_before(self, offset: int) -> int:
         """Records below `offset` are gone for readers; it may be inside of a batch. The log's start now.
@@ -482,14 +109,15 @@ class Log(ReadableLog):
         Whole segments go with the next look of retention. Where the new start can't be written down, the old one holds
         again: `LogStarts.saved` tells. OFFSET_OUT_OF_RANGE above the high watermark.
         """
-        limit = self.durable_end if self.high_watermark < 0 else self.high_watermark
+        limit = self.ends.durable_end if self.high_watermark < 0 else self.high_watermark
         if offset > limit:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.place}: can't delete before {offset}, the high watermark is {limit}",
             )
         if offset > self.log_start:
-            before, self.log_start = self.log_start, offset
+            before = self.log_start
+            self.ends.move_start(offset)
             self._store.starts.move(self, before)
         return self.log_start
 
@@ -500,12 +128,12 @@ class Log(ReadableLog):
 
     def start_failed(self, before: int) -> None:
         """Its start couldn't be made durable: it is `before` again, as far as the segments still reach back."""
-        self.log_start = max(before, self._oldest())
+        self.ends.move_start(max(before, self.segments.oldest))
 
     def apply_retention(self, now_ms: int) -> None:
         """Have the segments go that age, size or `delete_before` let go: soon, and one step after the other."""
         start = self.retained_from(now_ms)
-        if self._segments and start > self._segments[0].base:
+        if self.segments and start > self.segments.oldest:
             self._store.upkeep.deletion.begin(self, start, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
@@ -513,21 +141,22 @@ class Log(ReadableLog):
 
         KafkaError where the disk doesn't give back what it takes to know: nothing goes then, until the next look.
         """
-        if self.offline is not None or not self._segments:
+        if self.offline is not None or not self.segments:
             return 0
-        count = self._searched(lambda: retention.look(self, now_ms))
+        start = self._store.starts.settled(self)
+        count = self._searched(lambda: retention.look(self, start, now_ms))
         with self._guard(changing=True):
-            if count == len(self._segments):
+            if count == len(self.segments):
                 self.roll(now_ms)
-            return self._segments[count].base
+            return self.segments[count].base
 
     def delete_segments(self, start: int) -> None:
         """Those that end at `start` or before go; a start after a crash doesn't need them any more (deletion.py)."""
         with self._guard(changing=True):
             if start > self.log_start:
-                self.log_start = start
+                self.ends.move_start(start)
                 self.epochs.truncate_from_start(start)
-            self.forget_segments([segment for segment, behind in pairwise(self._segments) if behind.base <= start])
+            self.forget_segments([segment for segment, behind in pairwise(self.segments) if behind.base <= start])
             self._store.starts.moved(self)
 
     def expire_producers(self, now_ms: int) -> None:
@@ -535,61 +164,121 @@ class Log(ReadableLog):
         if self._producers is not None:
             self._producers.expire(now_ms)
 
-    def truncate_to(self, offset: int) -> bool:
-        """Drop everything at `offset` and above; whether that was anything."""
-        with self._guard(changing=True):
-            return truncation.truncate_to(self, offset)
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything; the next record gets `offset`."""
-        with self._guard(changing=True):
-            truncation.start_at(self, offset, now_ms)
+    # -- segments go, or others come in their place
 
     def forget_segments(self, going: list[Segment]) -> None:
         """These segments, at either end of the log, are no longer part of it; their files go after a while."""
         bases = {segment.base for segment in going}
         _logger.debug("%s: %d segments go", self.place, len(bases))
-        self._segments = [segment for segment in self._segments if segment.base not in bases]
-        self._sealed_unsynced = [segment for segment in self._sealed_unsynced if segment.base not in bases]
-        self._sealed_unsaved = [pair for pair in self._sealed_unsaved if pair[0].base not in bases]
-        if self._active is not None and self._active.base in bases:
-            self._active = None
-            self._marks = None
+        self.segments.drop(bases)
+        self.unsynced.forget(bases)
         for segment in going:
             self._store.files.forget(segment)
             self._store.remove_segment(segment, self.config.file_delete_delay_ms)
-        needed = self.restart_snapshot()
-        going_too = [known for known in self._snapshots[:-1] if known in bases or known < self._oldest()]
-        going_too = [known for known in going_too if known != needed]
-        self._snapshots = [known for known in self._snapshots if known not in going_too]
-        for offset in going_too:
+        needed, oldest = self.restart_snapshot(), self.segments.oldest
+        stale = [known for known in self.snapshots.older() if (known in bases or known < oldest) and known != needed]
+        self.snapshots.forget(stale)
+        for offset in stale:
             self._store.remove_soon(self.snapshot_path(offset))
 
     def replace_segments(self, going: list[Segment], new: Segment) -> list[str]:
         """Sealed segments that follow each other became one; the paths of snapshots that nobody needs any more."""
-        first = self._segments.index(going[0])
-        self._segments = [*self._segments[:first], new, *self._segments[first + len(going) :]]
+        self.segments.replace(going, new)
         for segment in going:
             self._store.files.forget(segment)
         bases = {segment.base for segment in going[1:]}
         needed = self.restart_snapshot()
-        stale = [known for known in self._snapshots[:-1] if known in bases and known != needed]
-        self._snapshots = [known for known in self._snapshots if known not in stale]
+        stale = [known for known in self.snapshots.older() if known in bases and known != needed]
+        self.snapshots.forget(stale)
         return [self.snapshot_path(offset) for offset in stale]
 
     def restart_snapshot(self) -> int:
         """The offset of the producer snapshot that a start after a crash would begin with; -1: there is none."""
-        point = self._store.saved_recovery_point(self)
-        return max((known for known in self._snapshots if known <= point), default=-1)
+        return self.snapshots.newest_up_to(self._store.saved_recovery_point(self))
 
-    def _oldest(self) -> int:
-        return self._segments[0].base if self._segments else 0
+    # -- truncation: a follower drops what its new leader doesn't have, or starts anew
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything at `offset` and above; whether that was anything."""
+        assert offset >= 0, f"truncating to {offset}"
+        with self._guard(changing=True):
+            if offset >= self.ends.log_end or not self.segments:
+                self.epochs.truncate_from_end(self.ends.log_end)
+                return False
+            if offset < self.segments.oldest:
+                self._start_at(offset, self._store.clock.now_ms())
+            else:
+                self._cut(offset)
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything; the next record gets `offset`."""
+        with self._guard(changing=True):
+            self._start_at(offset, now_ms)
+
+    def _cut(self, offset: int) -> None:
+        segments = self.segments
+        number = segments.number(offset)
+        segment = segments[number]
+        segments.look(segment, number)
+        found = segments.position(segment, offset)
+        position = segment.size if found is None else found[0]
+        rest_end = indexing.end_of_batches(segments, segment, offset)
+        self._fall_back(offset, rest_end)
+        self.forget_segments(segments[:number:-1])  # the last one first: a crash in between leaves no hole
+        self._store.disk.sync_folder(self.folder)  # what goes must not come back behind the cut, or beside what is new
+        self.unsynced.unseal(segment)
+        segments.cut(segment, position)
+        segment.aborted(self._store.disk).truncate_to(offset)
+        self.epochs.truncate_from_end(offset)
+        self.ends.cut(offset)
+        if rest_end < offset:
+            self._go_on_behind_hole(segment, offset)
+        self.touch()
+
+    def _go_on_behind_hole(self, segment: Segment, offset: int) -> None:
+        """Compaction took what was right before `offset`: an empty segment tells where the log goes on.
+
+        Recovery takes it for a hole that compaction made: the one before it begins below the end of what is compacted.
+        One that kept nothing would begin just there: it goes.
+        """
+        now_ms = self._store.clock.now_ms()
+        if segment.size:
+            self.roll_at_end(now_ms)
+            return
+        self.forget_segments([segment])
+        self._begin_segment(offset, now_ms)
+        if len(self.segments) == 1:
+            self.ends.move_start(offset)
+            self._store.starts.moved(self)
+
+    def _start_at(self, offset: int, now_ms: int) -> None:
+        """All segments go; an empty one keeps the place."""
+        self._fall_back(offset, offset)
+        self.epochs.clear()
+        self.ends.start_at(offset)
+        self.forget_segments(self.segments[::-1])
+        self._make_folder()
+        self._store.disk.sync_folder(self.folder)
+        self._begin_segment(offset, now_ms)
+        self._store.starts.moved(self)
+        self.touch()
+
+    def _fall_back(self, offset: int, rest_end: int) -> None:
+        """Nothing that was known of offsets from `offset` on holds any longer; the batches before it end at `rest_end`.
+
+        The recovery point goes first, durably: a crash right after the cut must not find records missing below it.
+        """
+        epochs = self.epochs  # loaded before the batches go that it may be built from
+        assert epochs is not None
+        if self.ends.fall_back(offset, rest_end):
+            self._store.save_recovery_point(self)
+        self.segments.forget_positions()
+        self.unsynced.cut(offset)
+        self.snapshots.cut(self._store.disk, self, offset)
+        self._forget_producers()
 
     def close(self) -> None:
         """Let go of its files. What wasn't flushed stays so: `Store.stop` flushes first."""
-        for segment in self._segments:
-            self._store.files.forget(segment)
-        self._active = None
-        self._segments = []
+        self.segments.close()
         self.offline = self.offline or "the log is closed"
-        self._size_limit = -1

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.config.setting import LONG_MAX
 from tidelog.log import retention
+from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.log import Log
 from tidelog.log.names import LOG
@@ -55,10 +57,6 @@ class MemoryFile:
         self._buffer[self._used : end] = data
         self._used = end
 
-    def append_many(self, parts: list[Buffer]) -> None:
-        for part in parts:
-            self.append(part)
-
     def read(self, pos: int, count: int) -> bytes:
         return bytes(self._buffer[pos : min(pos + count, self._used)])
 
@@ -94,23 +92,20 @@ class MemoryLog(Log):
         self._reserving = False
         self.reserved = end
         super().__init__(store, root, topic, partition, topic_id, config)
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = end
-        self._requested = True  # for good: the group commit has nothing to do with it
+        self.ends = Ends(end)
+        self.unsynced.request()  # for good: the group commit has nothing to do with it
+        self._follow()
 
-    def configure(self, config: TopicConfig) -> None:
-        durable_end = self.durable_end
-        super().configure(config)
-        self._counts = False
-        self._follow(durable_end)
+    def _count_unsynced(self) -> None:
+        self._follow()
 
-    def _follow(self, durable_end: int) -> None:
+    def _follow(self) -> None:
         """What is written is durable where its offsets are reserved; else the log is as durable as it was."""
-        self.unreserved = self.log_end > self.reserved
-        self._follows = not self.unreserved
-        self.durable_end = durable_end if self.unreserved else self.log_end
+        self.unreserved = self.ends.log_end > self.reserved
+        self.ends.count_unsynced(0 if self.unreserved else LONG_MAX, all_at_once=not self.unreserved)
 
     @property
-    def unsynced(self) -> bool:
+    def may_lose(self) -> bool:
         """Nothing of it is on disk."""
         return False
 
@@ -128,12 +123,12 @@ class MemoryLog(Log):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         if size > self.config.segment_size:
             raise too_large_for_segment(self.place, size, self.config)
-        segment = self._active
+        segment = self.segments.active
         if segment is None or segment.size + size > _capacity(segment) or last > segment.base + OFFSET_SPAN_MAX:
             segment = self._begin_chunk(size, now_ms)
         segment.offset_limit = min(segment.base + OFFSET_SPAN_MAX, self._reserve(last))
         segment.roll_after = NEVER
-        self._size_limit = _capacity(segment)
+        segment.size_limit = _capacity(segment)
         return segment
 
     # -- the offsets that a restart passes over
@@ -145,7 +140,8 @@ class MemoryLog(Log):
             end = last + RESERVED_OFFSETS
             self._store.reserve(self, end).on_done(lambda done: self._reservation_ended(end, done))
         if last >= self.reserved:
-            self.unreserved, self._follows = True, False
+            self.unreserved = True
+            self.ends.count_unsynced(0, all_at_once=False)
             return NEVER
         return self.reserved - (1 if self._reserving else RESERVED_AHEAD + 1)
 
@@ -157,12 +153,12 @@ class MemoryLog(Log):
             self._store.env.loop.call_later(AGAIN_S, self._reserve_again)
             return
         self.reserved = end
-        self._size_limit = -1
-        durable_end = self.durable_end
-        self._follow(durable_end)
+        self.segments.recheck()
+        durable_end = self.ends.durable_end
+        self._follow()
         if self.unreserved:
             self._reserve(self.log_end)
-        elif self.durable_end > durable_end and self.listener is not None:
+        elif self.ends.durable_end > durable_end and self.listener is not None:
             self.listener.durable_advanced(self)
 
     def _reserve_again(self) -> None:
@@ -175,53 +171,50 @@ class MemoryLog(Log):
         """A new chunk, twice as large as the last one while the log grows; the oldest go when all are too many."""
         limit = max(self.config.retention_bytes, 1)
         largest = max(CHUNK_BYTES_MIN, min(CHUNK_BYTES_MAX, limit // 8))
-        grown = CHUNK_BYTES_MIN if self._active is None else min(largest, _capacity(self._active) * 2)
+        active = self.segments.active
+        grown = CHUNK_BYTES_MIN if active is None else min(largest, _capacity(active) * 2)
         capacity = max(size, grown)
         gone = self._going(limit - capacity)
         if gone:
-            self.forget_segments(self._segments[:gone])
-        if self._active is not None:
-            self._active.created_ms = now_ms  # it is full: nothing is written to it from now on
+            self.forget_segments(self.segments[:gone])
+        if self.segments.active is not None:
+            self.segments.active.created_ms = now_ms  # it is full: nothing is written to it from now on
         segment = Segment(self.place, self.log_end, now_ms)
-        segment.begin(self.config.index_interval_bytes)
+        segment.begin(self.config)
         segment.stay_in_memory()
         segment.file = MemoryFile(segment.stem + LOG, capacity)
         self._bytes += capacity
-        self._segments.append(segment)
-        self._active = segment
-        self._marks = None
+        self.segments.add(segment)
         if gone:
-            self._start_from(self._segments[0].base)
+            self._start_from(segment.base if len(self.segments) == 1 else self.segments.oldest)
         return segment
 
     def _going(self, most_bytes: int) -> int:
         """How many chunks, from the first, go so that the others have no more bytes than that."""
         gone, kept = 0, self._bytes
-        while gone < len(self._segments) and kept > most_bytes:
-            behind = self._segments[gone + 1].base if gone + 1 < len(self._segments) else self.log_end
+        segments = self.segments
+        while gone < len(segments) and kept > most_bytes:
+            behind = segments[gone + 1].base if gone + 1 < len(segments) else self.log_end
             if behind > self.durable_end:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{self.place} is full of records whose offsets are not reserved on disk yet",
                 )
-            kept -= _capacity(self._segments[gone])
+            kept -= _capacity(segments[gone])
             gone += 1
         return gone
 
     def _start_from(self, offset: int) -> None:
         if offset > self.log_start:
-            self.log_start = offset
+            self.ends.move_start(offset)
             self.epochs.truncate_from_start(offset)
 
     def forget_segments(self, going: list[Segment]) -> None:
-        bases = {segment.base for segment in going}
-        self._segments = [segment for segment in self._segments if segment.base not in bases]
-        if self._active is not None and self._active.base in bases:
-            self._active = None
-        self._bytes = sum(map(_capacity, self._segments))
+        self.segments.drop({segment.base for segment in going})
+        self._bytes = sum(map(_capacity, self.segments))
 
     def roll(self, now_ms: int) -> None:
-        if self._active is not None and self._active.size:
+        if self.segments.active is not None and self.segments.active.size:
             self._begin_chunk(0, now_ms)
 
     def written_ms(self, segment: Segment) -> int:
@@ -229,26 +222,30 @@ class MemoryLog(Log):
 
     def apply_retention(self, now_ms: int) -> None:
         """At once: nothing of it is on disk, so nothing has to be durable before it goes."""
-        if self.offline is None and self._segments:
-            if self._active is not None and self.log_end != self._looked_end:
-                self._active.created_ms = now_ms  # written to since the last look: records without times are that old
+        segments = self.segments
+        if self.offline is None and segments:
+            if segments.active is not None and self.log_end != self._looked_end:
+                segments.active.created_ms = (
+                    now_ms  # written to since the last look: records without times are that old
+                )
                 self._looked_end = self.log_end
-            count = retention.look(self, now_ms)
-            start = self._segments[count].base if count < len(self._segments) else self.log_end
-            self.forget_segments(self._segments[:count])
+            count = retention.look(self, self._store.starts.settled(self), now_ms)
+            start = segments[count].base if count < len(segments) else self.log_end
+            self.forget_segments(segments[:count])
             self._start_from(start)
 
     def truncate_to(self, offset: int) -> bool:
-        if offset >= self.log_end or not self._segments:
+        segments = self.segments
+        if offset >= self.log_end or not segments:
             self.epochs.truncate_from_end(self.log_end)
             return False
-        if offset < self._segments[0].base:
+        if offset < segments.oldest:
             self.truncate_fully_and_start_at(offset, 0)
             return True
-        number = self._segment_number(offset)
-        segment = self._segments[number]
-        found = self._position(segment, offset)
-        self.forget_segments(self._segments[number + 1 :])
+        number = segments.number(offset)
+        segment = segments[number]
+        found = segments.position(segment, offset)
+        self.forget_segments(segments[number + 1 :])
         assert segment.file is not None
         assert segment.offsets is not None
         assert segment.times is not None
@@ -258,25 +255,26 @@ class MemoryLog(Log):
         segment.times.truncate(offset)
         segment.aborted(self._store.disk).truncate_to(offset)
         segment.max_timestamp, segment.max_timestamp_offset = segment.times.last
-        self._active = segment
-        self._fall_to(offset)
-        self.log_start = min(self.log_start, offset)
+        segments.become_active(segment)
+        self.ends.fall_back(offset, offset)
+        self.ends.cut(offset)
+        self._fell()
         self.epochs.truncate_from_end(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        self.forget_segments(list(self._segments))
+        self.forget_segments(self.segments[:])
         self.epochs.clear()
-        self._fall_to(offset)
-        self.log_start = offset
+        durable_end = min(self.ends.durable_end, offset)
+        self.ends.start_at(offset)
+        self.ends.fall_back(durable_end, offset)
+        self._fell()
 
-    def _fall_to(self, offset: int) -> None:
-        self.log_end = offset
-        self._follow(min(self.durable_end, offset))
-        self._producers = None
-        self._marks = None
-        self._epoch = -1
-        self._size_limit = -1
+    def _fell(self) -> None:
+        self._follow()
+        self._forget_producers()
+        self.segments.forget_positions()
+        self.segments.recheck()
 
 
 def _capacity(segment: Segment) -> int:

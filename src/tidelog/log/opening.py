@@ -9,17 +9,18 @@ from __future__ import annotations
 import errno
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, recovery
 from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.files import OpenFiles
+from tidelog.log.folder import PartitionFolder
 from tidelog.log.index_files import IndexFiles
-from tidelog.log.names import METADATA_TOPIC, partition_folder
+from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.recoveries import Cut
-from tidelog.log.stored import StoredLog
+from tidelog.log.recovery import Place, Recovered
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -37,32 +38,6 @@ FILES_MAX = 16
 TOGETHER_MAX = 2
 """Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
 interpreter from the loop, and group commits must find threads too."""
-
-
-class Place(NamedTuple):
-    """A partition's folder, and what the checkpoints of its data folder say of it.
-
-    `clean`: after a clean stop. `lost`: no recovery point of the log is known. `durable`: something in the folder may
-    have been made durable once.
-    """
-
-    root: str
-    topic: str
-    partition: int
-    clean: bool
-    lost: bool
-    recovery_point: int | None
-    log_start: int
-    clean_end: int
-    durable: bool
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.partition
-
-    @property
-    def folder(self) -> str:
-        return f"{self.root}/{partition_folder(self.topic, self.partition)}"
 
 
 class Opening:
@@ -88,11 +63,10 @@ class Opening:
         self.leftovers: list[tuple[str, int]] = []
         self.cut: Cut | None = None
         self.seconds = 0.0
-        self.start_moved = False
         self.deleted = False
         self.settled: Promise[None] = Promise()
 
-    def run(self) -> StoredLog | None:
+    def run(self) -> Recovered | None:
         """The log as its files have it; None where the folder is another topic's.
 
         Raises OSError, and BadBatch for damage below the recovery point.
@@ -103,27 +77,25 @@ class Opening:
         finally:
             self.seconds = self.clock.monotonic() - began
 
-    def _run(self) -> StoredLog | None:
+    def _run(self) -> Recovered | None:
         if belongs_to_another(self.disk, self.place, self.topic_id, self.reports):
             return None
-        root, topic, partition = self.place[:3]
-        log = StoredLog(self, root, topic, partition, self.topic_id, self.config)
-        recovery.load(self, log, self.place)
-        recovery.name_topic(log)
-        for segment in log.segments:
-            self.files.forget(segment)
-        return log
+        folder = PartitionFolder(*self.place[:3], self.topic_id, self.config)
+        return recovery.recover(self, folder, self.place)
 
     def report(self, message: str) -> None:
         self.reports.append(message)
 
-    def note_cut(self, log: StoredLog, offset: int, size: int, records: int = 0) -> None:
+    def note_cut(self, place: str, offset: int, size: int, records: int = 0) -> None:
         """So much went off the end of the log, from `offset` on."""
-        before = self.cut or Cut(log.place, offset, 0, 0)
-        self.cut = Cut(log.place, min(before.offset, offset), before.bytes + size, before.records + records)
+        before = self.cut or Cut(place, offset, 0, 0)
+        self.cut = Cut(place, min(before.offset, offset), before.bytes + size, before.records + records)
 
-    def clean_end(self, log: StoredLog) -> int:
+    def clean_end(self, folder: PartitionFolder) -> int:
         return self.place.clean_end
+
+    def draw_jitter_ms(self, config: TopicConfig) -> int:
+        return 0
 
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Its names are free at once; its files go later."""
@@ -134,7 +106,7 @@ class Opening:
 class Openings:
     """The logs that are being opened, a few beside each other. `ended` puts a log in its place, on the loop."""
 
-    def __init__(self, loop: Loop, ended: Callable[[Opening, Promise[StoredLog | None]], Promise[None]]) -> None:
+    def __init__(self, loop: Loop, ended: Callable[[Opening, Promise[Recovered | None]], Promise[None]]) -> None:
         self._loop = loop
         self._ended = ended
         self._known: dict[Key, Opening] = {}
@@ -168,7 +140,7 @@ class Openings:
             self._busy += 1
             self._loop.run_blocking(opening.run).on_done(partial(self._opened, opening))
 
-    def _opened(self, opening: Opening, done: Promise[StoredLog | None]) -> None:
+    def _opened(self, opening: Opening, done: Promise[Recovered | None]) -> None:
         self._ended(opening, done).on_done(partial(self._settled, opening))
 
     def _settled(self, opening: Opening, done: Promise[None]) -> None:

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from tidelog.log.segment import Segment
 
 
-def look(log: Log, now_ms: int) -> int:
-    """How many segments, from the first, the topic's settings let go. Nothing at or above the high watermark goes."""
+def look(log: Log, start: int, now_ms: int) -> int:
+    """How many segments, from the first, the topic's settings let go. Nothing at or above the high watermark goes.
+
+    `start`: the log's start, as far as it holds; a client's that can't be written down is taken back.
+    """
     config, most = log.config, _committed(log)
-    count = _below_start(log, most)
+    count = _below_start(log, start, most)
     if "delete" in config.cleanup_policy:
         count += _too_large(log, count, most, config.retention_bytes)
         count += _too_old(log, count, most, config.retention_ms, now_ms)
@@ -32,9 +35,7 @@ def _committed(log: Log) -> int:
     return sum(1 for end in ends if end <= limit)
 
 
-def _below_start(log: Log, most: int) -> int:
-    """Those below a start that holds: a client's that can't be written down is taken back."""
-    start = log._store.starts.settled(log)
+def _below_start(log: Log, start: int, most: int) -> int:
     return min(most, sum(1 for segment in log.segments[1:] if segment.base <= start))
 
 
@@ -42,7 +43,7 @@ def _too_large(log: Log, first: int, most: int, retention_bytes: int) -> int:
     """How many from the `first` on, and at most up to `most`, go for their size."""
     if retention_bytes < 0:
         return 0
-    sizes = [log.look(segment, number) for number, segment in enumerate(log.segments)][first:]
+    sizes = [log.segments.look(segment, number) for number, segment in enumerate(log.segments)][first:]
     excess = sum(sizes) - retention_bytes
     count = 0
     for size in sizes[: most - first]:
@@ -64,7 +65,7 @@ def _too_old(log: Log, first: int, most: int, retention_ms: int, now_ms: int) ->
     count = 0
     for number in range(first, most):
         segment = log.segments[number]
-        log.look(segment, number)
+        log.segments.look(segment, number)
         if now_ms - _newest(log, segment) <= retention_ms:
             break
         count += 1

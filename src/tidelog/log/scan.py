@@ -4,17 +4,56 @@ Read, not mapped: a disk that fails answers a read with an error, a mapping with
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from struct import Struct
+from typing import NamedTuple, TypeAlias
 
 from tidelog.env.disk import ReadableFile
+from tidelog.env.network import Buffer
 from tidelog.wire.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
 from tidelog.wire.crc import crc32c
 
 READ_BYTES = 1 << 16
 """Small, since many threads go through segments: each read lets the loop's thread have its turn."""
 
-HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A batch's header, in the order of `BatchHeader`, without the position."""
+# Base offset, length, magic and last offset delta: where a batch is, and what is in it.
+_where = Struct(">qi4xb6xi").unpack_from
+_BASE_OFFSET, _LENGTH, _MAGIC, _CRC = 0, 1, 3, 4  # places in `RawFields`
+
+
+RawFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""Those of `HeaderFields`, to be unpacked into names at once: for who goes through all batches of a log."""
+
+
+class HeaderFields(NamedTuple):
+    """A batch's header, in the order of `BatchHeader`, without the position."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return self.length + LOG_OVERHEAD
+
+
+def read_fields(data: Buffer, at: int = 0) -> HeaderFields:
+    """The header at `at`, unchecked."""
+    return HeaderFields._make(HEADER.unpack_from(data, at))
 
 
 class BadBatch(Exception):
@@ -31,6 +70,13 @@ class BadBatch(Exception):
 
 
 def batches(file: ReadableFile, pos: int, end: int, *, check: bool) -> Iterator[tuple[int, HeaderFields]]:
+    """As `raw_batches`, read by name."""
+    make = HeaderFields._make
+    for at, fields in raw_batches(file, pos, end, check=check):
+        yield at, make(fields)
+
+
+def raw_batches(file: ReadableFile, pos: int, end: int, *, check: bool) -> Iterator[tuple[int, RawFields]]:
     """(position, header) of each batch in [pos, end). Raises BadBatch at the first that isn't whole and sound.
 
     With `check` checksums are looked at too; without, of large batches only the headers are read. A file that ends
@@ -54,18 +100,18 @@ def batches(file: ReadableFile, pos: int, end: int, *, check: bool) -> Iterator[
         if got < count:
             early, end = end - pos - got, pos + got
         while got - at >= HEADER_BYTES:
-            fields: HeaderFields = unpack(view, at)
-            size = fields[1] + LOG_OVERHEAD
-            if size < HEADER_BYTES or fields[3] != MAGIC:
-                raise BadBatch(file.path, pos + at, unlikely_header(fields))
+            fields: RawFields = unpack(view, at)
+            size = fields[_LENGTH] + LOG_OVERHEAD
+            if size < HEADER_BYTES or fields[_MAGIC] != MAGIC:
+                raise BadBatch(file.path, pos + at, unlikely_header(fields[_MAGIC], fields[_LENGTH]))
             if at + size > got:
                 if pos + at + size > end:
                     raise BadBatch(file.path, pos + at, f"a batch of {size} bytes, of which {end - pos - at} are here")
                 if check:
                     want = size
                     break
-            if check and crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[4]:
-                raise BadBatch(file.path, pos + at, f"the batch at offset {fields[0]} has a wrong checksum")
+            if check and crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[_CRC]:
+                raise BadBatch(file.path, pos + at, f"the batch at offset {fields[_BASE_OFFSET]} has a wrong checksum")
             yield pos + at, fields
             at += size
         else:
@@ -79,14 +125,13 @@ def batches(file: ReadableFile, pos: int, end: int, *, check: bool) -> Iterator[
 
 def batch_at(file: ReadableFile, pos: int, fields: HeaderFields) -> tuple[memoryview, BatchHeader]:
     """The whole batch whose header was found at `pos`, for a look at its records."""
-    view = memoryview(file.read(pos, fields[1] + LOG_OVERHEAD))
+    view = memoryview(file.read(pos, fields.length + LOG_OVERHEAD))
     return view, BatchHeader(*fields, 0)
 
 
 def locate(file: ReadableFile, pos: int, end: int, offset: int) -> tuple[int, int, int] | None:
     """(position, size, base offset) of the first batch from `pos` on whose last offset is `offset` or above; None where
     none is."""
-    unpack = HEADER.unpack_from
     while end - pos >= HEADER_BYTES:
         count = min(8192, end - pos)
         try:
@@ -96,12 +141,12 @@ def locate(file: ReadableFile, pos: int, end: int, offset: int) -> tuple[int, in
             data = file.read(pos, count)
         got, at = len(data), 0
         while got - at >= HEADER_BYTES:
-            fields: HeaderFields = unpack(data, at)
-            size = fields[1] + LOG_OVERHEAD
-            if size < HEADER_BYTES or fields[3] != MAGIC:
-                raise BadBatch(file.path, pos + at, unlikely_header(fields))
-            if fields[0] + fields[6] >= offset:
-                return pos + at, size, fields[0]
+            base_offset, length, magic, last_offset_delta = _where(data, at)
+            size = length + LOG_OVERHEAD
+            if size < HEADER_BYTES or magic != MAGIC:
+                raise BadBatch(file.path, pos + at, unlikely_header(magic, length))
+            if base_offset + last_offset_delta >= offset:
+                return pos + at, size, base_offset
             at += size
         if not at:
             if got < count:
@@ -111,7 +156,7 @@ def locate(file: ReadableFile, pos: int, end: int, offset: int) -> tuple[int, in
     return None
 
 
-def unlikely_header(fields: HeaderFields) -> str:
-    if fields[3] in (0, 1) and fields[1] > 0:
-        return f"a batch in the old message format {fields[3]}; only format 2 is served"
-    return f"no batch begins here (magic {fields[3]}, length {fields[1]})"
+def unlikely_header(magic: int, length: int) -> str:
+    if magic in (0, 1) and length > 0:
+        return f"a batch in the old message format {magic}; only format 2 is served"
+    return f"no batch begins here (magic {magic}, length {length})"

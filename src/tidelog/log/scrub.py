@@ -118,11 +118,11 @@ def check_piece(file: ReadableFile, pos: int, count: int, offsets: tuple[int, in
     least, limit = offsets
     try:
         for at, fields in batches(file, pos, end, check=True):
-            first, last = fields[0], fields[0] + fields[6]
+            first, last = fields.base_offset, fields.last_offset
             if not least <= first <= last < limit:
                 raise BadBatch(file.path, at, f"a batch of offsets {first} to {last}, between {least} and {limit - 1}")
             least = last + 1
-            behind = at + fields[1] + LOG_OVERHEAD
+            behind = at + fields.length + LOG_OVERHEAD
             if behind >= stop:
                 return (behind, least) if behind < end else None
     except UnreadableBytes as error:

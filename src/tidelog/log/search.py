@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.log.aborted import Aborted
-    from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
+    from tidelog.log.segments import Segments
     from tidelog.log.slice import Slice
     from tidelog.wire.batch import BatchHeader
 
@@ -100,53 +100,57 @@ def answer(question: bytearray) -> bytearray:
     return bytearray(json.dumps((found, failure)).encode())
 
 
-def find_by_time(log: ReadableLog, timestamp: int, end: int, walked: Walked | None) -> Found | Unwalked | None:
+def find_by_time(
+    segments: Segments, log_start: int, timestamp: int, end: int, walked: Walked | None
+) -> Found | Unwalked | None:
     """The first record as new as `timestamp`: time index, offset index, then batch by batch, record by record."""
     lies = 0
-    for number, segment in enumerate(log.segments):
-        log.look(segment, number)
+    for number, segment in enumerate(segments):
+        segments.look(segment, number)
         if segment.max_timestamp < timestamp:
             continue
         if segment.times is not None:
             offset = segment.times.lookup(timestamp)
         else:
-            offset = log.sealed(segment).lookup_time(timestamp)
-        start = log.indexes(segment).lookup(max(offset, log.log_start))
-        for pos, fields in batches(log.reader_of(segment), start, segment.size, check=False):
-            if fields[0] >= end:
+            offset = segments.sealed(segment).lookup_time(timestamp)
+        start = segments.indexes(segment).lookup(max(offset, log_start))
+        for pos, fields in batches(segments.reader_of(segment), start, segment.size, check=False):
+            if fields.base_offset >= end:
                 return None
-            if fields[8] >= timestamp and fields[12]:  # one that compaction emptied keeps its timestamp
-                found = _record_from(log, segment, pos, fields, timestamp, log.log_start, walked)
+            if (
+                fields.max_timestamp >= timestamp and fields.record_count
+            ):  # one that compaction emptied keeps its timestamp
+                found = _record_from(segments, segment, pos, fields, timestamp, log_start, walked)
                 if isinstance(found, Unwalked):
                     return found
-                if found is None and fields[0] >= log.log_start:
+                if found is None and fields.base_offset >= log_start:
                     lies += 1
                     if lies == LIES_MAX:
-                        found = fields[8], fields[0], fields[2]
+                        found = fields.max_timestamp, fields.base_offset, fields.leader_epoch
                 if found is not None:
                     return found if found[1] < end else None
     return None
 
 
-def max_timestamp(log: ReadableLog, walked: Walked | None) -> Found | Unwalked | None:
+def max_timestamp(segments: Segments, walked: Walked | None) -> Found | Unwalked | None:
     """The newest record: the first of the first such batch of the first segment that has the newest timestamp."""
     newest: Segment | None = None
-    for number, segment in enumerate(log.segments):
-        log.look(segment, number)
+    for number, segment in enumerate(segments):
+        segments.look(segment, number)
         if newest is None or segment.max_timestamp > newest.max_timestamp:
             newest = segment
     if newest is None:
         return None
     timestamp, offset = newest.max_timestamp, newest.max_timestamp_offset
-    start = log.indexes(newest).lookup(offset)
-    for pos, fields in batches(log.reader_of(newest), start, newest.size, check=False):
-        if fields[8] == timestamp and fields[12]:
-            return _record_from(log, newest, pos, fields, timestamp, 0, walked)
+    start = segments.indexes(newest).lookup(offset)
+    for pos, fields in batches(segments.reader_of(newest), start, newest.size, check=False):
+        if fields.max_timestamp == timestamp and fields.record_count:
+            return _record_from(segments, newest, pos, fields, timestamp, 0, walked)
     return None
 
 
 def _record_from(
-    log: ReadableLog,
+    segments: Segments,
     segment: Segment,
     pos: int,
     fields: HeaderFields,
@@ -155,27 +159,31 @@ def _record_from(
     walked: Walked | None,
 ) -> Found | Unwalked | None:
     """The batch's first record as new as `timestamp`, from `from_offset` on."""
-    if fields[5] & APPEND_TIME_FLAG and fields[12] == fields[6] + 1:  # all are there, and as new as the batch
-        offset = max(fields[0], from_offset)
-        return (fields[8], offset, fields[2]) if offset <= fields[0] + fields[6] else None
-    batch = Unwalked(*batch_at(log.reader_of(segment), pos, fields), timestamp, max(from_offset, fields[0]))
+    if (
+        fields.attributes & APPEND_TIME_FLAG and fields.record_count == fields.last_offset_delta + 1
+    ):  # all are there, and as new as the batch
+        offset = max(fields.base_offset, from_offset)
+        return (fields.max_timestamp, offset, fields.leader_epoch) if offset <= fields.last_offset else None
+    batch = Unwalked(
+        *batch_at(segments.reader_of(segment), pos, fields), timestamp, max(from_offset, fields.base_offset)
+    )
     if walked is None or not batch.is_long:
         return batch.walk()
     return walked.get(batch.key, batch)
 
 
-def aborted(log: ReadableLog, offset: int, found: Slice) -> list[Aborted]:
+def aborted(segments: Segments, log_end: int, offset: int, found: Slice) -> list[Aborted]:
     """Those whose data or marker a reader meets in `found`: from its segment on, until no more can come."""
-    number = next((n for n, segment in enumerate(log.segments) if segment.stem + LOG == found.file.path), None)
+    number = next((n for n, segment in enumerate(segments) if segment.stem + LOG == found.file.path), None)
     if number is None:
         return []
-    segment = log.segments[number]
-    upper = log.indexes(segment).upper_bound(found.pos + len(found))
+    segment = segments[number]
+    upper = segments.indexes(segment).upper_bound(found.pos + len(found))
     if upper is None:
-        upper = log.segments[number + 1].base if number + 1 < len(log.segments) else log.log_end
+        upper = segments[number + 1].base if number + 1 < len(segments) else log_end
     collected: list[Aborted] = []
-    for later in log.segments[number:]:
-        entries, complete = later.aborted(log._store.disk).collect(offset, upper)
+    for later in segments[number:]:
+        entries, complete = later.aborted(segments.around.disk).collect(offset, upper)
         collected += entries
         if complete:
             break

@@ -4,11 +4,18 @@ The last segment of a log is written and has its indexes in memory; the others a
 was found on disk and not looked at yet.
 """
 
-from tidelog.env.disk import Disk, File
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tidelog.log.aborted import AbortedIndex
 from tidelog.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexFile, OffsetIndex, SealedIndexes, TimeIndex
 from tidelog.log.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.unreadable import UNREADABLE
+
+if TYPE_CHECKING:
+    from tidelog.config.topic import TopicConfig
+    from tidelog.env.disk import Disk, File
 
 OFFSET_SPAN_MAX = 2**31 - 1
 """How far the last offset of a segment may be from its base: what an index entry can hold."""
@@ -16,9 +23,11 @@ NEVER = 2**63 - 1
 
 
 class Segment:
-    """`roll_after` is the newest timestamp that a batch may bring without a look at the rules of rolling.
+    """`roll_after` is the newest timestamp that a batch may bring without a look at the rules of rolling; `size_limit`
+    and `offset_limit` are how far it may come. `flush_from` is where the last flush of it began.
 
-    `indexed`: its index files were compared with its batches since the start, or built from them and put in place.
+    `learnt` counts how often it was read anew, as after a cut. `indexed`: its index files were compared with its
+    batches since the start, or built from them and put in place.
     """
 
     __slots__ = (
@@ -27,9 +36,13 @@ class Segment:
         "created_ms",
         "file",
         "first_timestamp",
+        "flush_from",
+        "index_bytes_max",
+        "index_interval",
         "index_next",
         "indexed",
         "jitter_ms",
+        "learnt",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_limit",
@@ -37,6 +50,7 @@ class Segment:
         "roll_after",
         "sealed",
         "size",
+        "size_limit",
         "stem",
         "times",
         "used",
@@ -57,20 +71,53 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = 0
         self.roll_after = -2
+        self.size_limit = -1
         self.offset_limit = base + OFFSET_SPAN_MAX
-        self.index_next = 0
+        self.flush_from = 0
+        self.index_next = self.index_interval = self.index_bytes_max = 0
+        self.learnt = 0
         self.indexed = False
         self._aborted: AbortedIndex | None = None
 
     # -- the segment that is written
 
-    def begin(self, index_interval_bytes: int, jitter_ms: int = 0) -> None:
+    @property
+    def path(self) -> str:
+        return self.stem + LOG
+
+    def begin(self, config: TopicConfig) -> None:
         """Nothing is in it yet."""
         self.size = 0
         self.offsets = OffsetIndex(self.base)
         self.times = TimeIndex(self.base)
-        self.jitter_ms = jitter_ms
-        self.index_next = index_interval_bytes
+        self.configure(config)
+        self.index_next = self.index_interval
+
+    def become_active(self, config: TopicConfig) -> None:
+        """It was read, and is written from now on."""
+        self.configure(config)
+        self.flush_from = self.size
+
+    def configure(self, config: TopicConfig) -> None:
+        """The next batch looks at the rules of rolling."""
+        self.index_interval = config.index_interval_bytes
+        self.index_bytes_max = config.segment_index_bytes
+        self.size_limit = -1
+        if self.first_timestamp is not None:
+            self.date_first(self.first_timestamp, config.roll_ms)
+
+    def limit(self, segment_size: int, flush_bytes: int) -> None:
+        """It may grow to this size, and by so much since the last flush, without a look at the rules of rolling."""
+        self.size_limit = min(segment_size, self.flush_from + flush_bytes)
+
+    def begin_flush(self) -> None:
+        """What is in it now is flushed; the next batch begins to count what isn't."""
+        self.flush_from = self.size
+        self.size_limit = -1
+
+    def flushed(self) -> None:
+        """It is sealed, and its indexes are in their files: they are read from there."""
+        self.offsets = self.times = None
 
     def date_first(self, timestamp: int, segment_ms: int) -> None:
         """The first batch was written: its timestamp is what the age of the segment counts from."""
@@ -82,11 +129,27 @@ class Segment:
         first = self.first_timestamp
         return max_timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
-    def note(self, last_offset: int, max_timestamp: int) -> None:
-        """A batch came that ends at `last_offset`."""
+    def takes(self, size: int, batches: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether so much more may be written to it, at once, without a look at the rules of rolling."""
+        assert self.offsets is not None
+        return (
+            self.size + size <= self.size_limit
+            and max_timestamp <= self.roll_after
+            and last_offset <= self.offset_limit
+            and (len(self.offsets.positions) + batches + 2) * TIME_ENTRY_BYTES <= self.index_bytes_max
+        )
+
+    def took(self, first_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
+        """A batch was written to its end: all that an append changes of a segment."""
+        self.used = True
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
+        position = self.size
+        if position > self.index_next:
+            self.add_entries(first_offset, last_offset, position, self.index_bytes_max)
+            self.index_next = position + self.index_interval
+        self.size = position + size
 
     def add_entries(self, first_offset: int, last_offset: int, position: int, index_bytes_max: int) -> None:
         """Index the batch at `position`. A full index makes the next batch look at the rules of rolling."""

@@ -26,9 +26,10 @@ from tidelog.log.log import Log
 from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
 from tidelog.log.names import METADATA_TOPIC
-from tidelog.log.opening import Opening, Openings, Place, belongs_to_another, may_pass
+from tidelog.log.opening import Opening, Openings, belongs_to_another, may_pass
 from tidelog.log.points import UNKNOWN, Key, Points
 from tidelog.log.recoveries import Recoveries
+from tidelog.log.recovery import Place, Recovered
 from tidelog.log.renames import FolderRenames
 from tidelog.log.scan import BadBatch
 from tidelog.log.space import FreeSpace
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
+    from tidelog.log.folder import PartitionFolder
     from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
-    from tidelog.log.stored import StoredLog
 
 STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
@@ -276,18 +277,18 @@ class Store:
         )
 
     def _open_now(self, opening: Opening) -> Log:
-        found: StoredLog | None = None
+        found: Recovered | None = None
         failed: BaseException | None = None
         try:
             found = opening.run()
             if found is not None:
-                self._points[found.root].lower_clean_end(opening.place.key, found.log_end)
+                self._points[opening.place.root].lower_clean_end(opening.place.key, found.ends.log_end)
         except (OSError, BadBatch, AbortedIndexError) as error:
             failed = error
         self._tell(opening)
         return self._put_in_place(opening, found, failed)
 
-    def _open_ended(self, opening: Opening, done: Promise[StoredLog | None]) -> Promise[None]:
+    def _open_ended(self, opening: Opening, done: Promise[Recovered | None]) -> Promise[None]:
         """A log was opened off the loop; settled when it is in its place."""
         self._tell(opening)
         place, error = opening.place, done.error
@@ -296,7 +297,7 @@ class Store:
             return Promise[None].resolved(None)
         lowered = Promise[None].resolved(None)
         if found is not None:
-            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.log_end)
+            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.ends.log_end)
 
         def put(saved: Promise[None]) -> None:
             if not self._discarded(opening):
@@ -324,12 +325,10 @@ class Store:
         for path, delay_ms in opening.leftovers:
             self.upkeep.remove(path, delay_ms)
 
-    def _put_in_place(self, opening: Opening, found: StoredLog | None, error: BaseException | None) -> Log:
+    def _put_in_place(self, opening: Opening, found: Recovered | None, error: BaseException | None) -> Log:
         """What was opened is served from now on; what wasn't is offline, and says why."""
         place = opening.place
-        log = Log(self, place.root, *place.key, opening.topic_id, opening.config)
-        if found is not None:
-            log.take_over(found)
+        log = Log(self, place.root, *place.key, opening.topic_id, opening.config, found)
         if isinstance(error, BadBatch | AbortedIndexError):
             log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
         elif error is not None:
@@ -339,9 +338,9 @@ class Store:
         elif found is None:
             self._refuse_folder(log)
         else:
-            if opening.start_moved:
+            if found.start_moved:
                 self.starts.moved(log)
-            if log._dirty:
+            if log.unsynced.dirty:
                 self.wrote(log)
             if place.lost:
                 self.flush_soon(log)  # until then, a power loss may take it offline
@@ -486,6 +485,11 @@ class Store:
         """The recovery point fell: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
 
+    def draw_jitter_ms(self, config: TopicConfig) -> int:
+        """By how much a segment rolls earlier than others."""
+        jitter = self.random.random_int(0, config.segment_jitter_ms) if config.segment_jitter_ms else 0
+        return min(jitter, config.roll_ms)
+
     def rolls(self, log: Log) -> None:
         """The log is about to get a further segment."""
         self._points[log.root].know((log.topic, log.partition))
@@ -549,9 +553,9 @@ class Store:
         if log.deleted:
             if self.disk.exists(log.folder):
                 self._put_away(log.root, (log.topic, log.partition), log.config.file_delete_delay_ms)
-        elif beginning.stored is not None and log.offline is None:
+        elif beginning.segment is not None and log.offline is None:
             self.made_folder(log)
-            log.take_first(beginning.stored)
+            log.take_first(beginning.segment)
 
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
@@ -560,13 +564,13 @@ class Store:
 
     # -- compaction
 
-    def saved_recovery_point(self, log: StoredLog) -> int:
+    def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""
         return self._points[log.root].saved_recovery((log.topic, log.partition))
 
-    def clean_end(self, log: StoredLog) -> int:
+    def clean_end(self, folder: PartitionFolder) -> int:
         """How far the log was compacted."""
-        return self._points[log.root].cleaner.offsets.get((log.topic, log.partition), 0)
+        return self._points[folder.root].cleaner.offsets.get((folder.topic, folder.partition), 0)
 
     def cleaned_to(self, log: Log, offset: int) -> None:
         """The log was compacted, durably, up to `offset`."""

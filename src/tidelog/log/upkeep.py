@@ -53,7 +53,7 @@ class Upkeep:
         self._env = env
         self._store = store
         self._config = config
-        self._dirty: dict[Log, None] = {}
+        self._dirty: dict[Log, int] = {}  # since when
         self._queue: dict[Log, None] = {}
         self._retained: dict[Log, None] = {}
         self._flushing = False
@@ -103,8 +103,7 @@ class Upkeep:
 
     def wrote(self, log: Log) -> None:
         """The log was written to for the first time since its last flush."""
-        log.flushed_ms = self._now_ms()
-        self._dirty[log] = None
+        self._dirty[log] = self._now_ms()
         if self._tick_timer is None and not self._stopped:
             self._tick_timer = self._env.loop.call_later(TICK_S, self._tick)
 
@@ -121,13 +120,13 @@ class Upkeep:
     def _tick(self) -> None:
         now_ms = self._now_ms()
         interval_ms = self._config.log_flush_offset_checkpoint_interval_ms
-        batches = sum(log.batches for log in self._dirty)
+        batches = sum(log.ends.batches for log in self._dirty)
         enough = batches // (2 * len(self._dirty)) if batches > BATCHES_MAX else batches
-        for log in self._dirty:
-            waited_ms = now_ms - log.flushed_ms
+        for log, since_ms in self._dirty.items():
+            waited_ms = now_ms - since_ms
             # What the cluster is made of is little, and the last that may be cut for a bad batch above this point.
             patience_ms = interval_ms if log.topic != METADATA_TOPIC else 0
-            if log.batches > enough or waited_ms >= patience_ms:
+            if log.ends.batches > enough or waited_ms >= patience_ms:
                 self._queue[log] = None
             elif log.config.flush_ms < LONG_MAX and waited_ms >= log.config.flush_ms:
                 self._store.commit.request(log)
@@ -200,13 +199,12 @@ class Upkeep:
             self._store.commit.root_failed(root, failure)
         for place, job in enumerate(saving.jobs):
             log = job.log
-            log._flushing = False
+            log.unsynced.end_flush()
             if log.deleted or log.offline is not None:
                 continue
             failed = error or saving.failed.get(place)
             if isinstance(failed, Postponed):
-                if not log._full:  # that was told
-                    self._store.report(f"{log.place}: its recovery point stays at {log.recovery_point}: {failed}")
+                log.flush_postponed(failed)
                 flush.postpone(job)
                 self.wrote(log)
                 self.deletion.flush_ended(log)
@@ -223,13 +221,13 @@ class Upkeep:
     def _remove_outdated(self, job: FlushJob) -> None:
         """The log was cut while it was flushed: snapshots of what was there before must not be taken for new ones."""
         for offset in job.snapshots:
-            if offset not in job.log._snapshots:
+            if offset not in job.log.snapshots:
                 with suppress(FileNotFoundError):
                     self._env.disk.remove(job.snapshot(offset))
 
     @property
     def dirty(self) -> list[Log]:
-        return list({**self._dirty, **self._queue})
+        return list(dict.fromkeys((*self._dirty, *self._queue)))
 
     # -- retention, expiry
 

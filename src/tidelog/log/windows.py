@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelog.log.lane import Lane
     from tidelog.log.log import Log
     from tidelog.log.producers import Producers
-    from tidelog.log.stored import StoredLog
+    from tidelog.log.segments import Segments
 
 WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_RECORDS = 200_000
@@ -41,19 +41,19 @@ class Range(NamedTuple):
     end: int
 
 
-def ranges_before(log: StoredLog, offset: int) -> list[Range]:
+def ranges_before(segments: Segments, offset: int) -> list[Range]:
     """Where the batches before `offset` lie, as far back as the bounds allow."""
-    number = log._segment_number(max(offset - WINDOW_RECORDS, log._segments[0].base))
-    last = log._segment_number(offset)
-    sizes = [log.look(log._segments[n], n) for n in range(number, last + 1)]
+    number = segments.number(max(offset - WINDOW_RECORDS, segments[0].base))
+    last = segments.number(offset)
+    sizes = [segments.look(segments[n], n) for n in range(number, last + 1)]
     while number < last and sum(sizes[1:]) >= WINDOW_BYTES:
         number += 1
         del sizes[0]
     ranges: list[Range] = []
-    for segment in log._segments[number : last + 1]:
-        found = log._position(segment, max(offset - WINDOW_RECORDS, segment.base))
+    for segment in segments[number : last + 1]:
+        found = segments.position(segment, max(offset - WINDOW_RECORDS, segment.base))
         if found is not None:
-            start = max(found[0], log.indexes(segment).floor(segment.size - WINDOW_BYTES))
+            start = max(found[0], segments.indexes(segment).floor(segment.size - WINDOW_BYTES))
             ranges.append(Range(segment.stem + LOG, start, segment.size))
     return ranges
 
@@ -65,7 +65,7 @@ def read_older(disk: Disk, ranges: list[Range], offset: int, short: Short) -> Ol
             fields
             for path, start, end in ranges
             for _, fields in batches(disk.open(path), start, end, check=False)
-            if fields[0] < offset
+            if fields.base_offset < offset
         )
         return find_older(headers, short)
     except (FileNotFoundError, BadBatch):  # retention, compaction: what is gone can't be told

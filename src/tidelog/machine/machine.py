@@ -299,7 +299,7 @@ class Machine(Generic[S, R]):
     def schedule(self, delay_s: float, action: Callable[[], None]) -> "_EpochTimer":
         """Run `action` later, unless leadership changed by then."""
         assert self.epoch is not None
-        timer = _EpochTimer(self, self.epoch, action)
+        timer = _EpochTimer(self, self._timers, self.epoch, action)
         timer.handle = self._loop.call_later(delay_s, timer.fire)
         self._timers.add(timer)
         return timer
@@ -314,18 +314,21 @@ class Machine(Generic[S, R]):
 
 
 class _EpochTimer:
-    """A timer of one leader epoch."""
+    """A timer of one leader epoch. `timers` are those of the machine that are under way."""
 
-    __slots__ = ("_action", "_epoch", "_machine", "handle")
+    __slots__ = ("_action", "_epoch", "_machine", "_timers", "handle")
 
-    def __init__(self, machine: Machine[Any, Any], epoch: int, action: Callable[[], None]) -> None:
+    def __init__(
+        self, machine: Machine[Any, Any], timers: "set[_EpochTimer]", epoch: int, action: Callable[[], None]
+    ) -> None:
         self._machine = machine
+        self._timers = timers
         self._epoch = epoch
         self._action = action
         self.handle: Timer | None = None
 
     def fire(self) -> None:
-        self._machine._timers.discard(self)
+        self._timers.discard(self)
         if self._machine.epoch == self._epoch:
             self._action()
 
@@ -334,5 +337,5 @@ class _EpochTimer:
             self.handle.cancel()
 
     def cancel(self) -> None:
-        self._machine._timers.discard(self)
+        self._timers.discard(self)
         self.stop()

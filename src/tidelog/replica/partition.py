@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.log.append_run import append_run
 from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
 from tidelog.replica.waiters import AckQueue, FetchWaiter
 from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG
@@ -37,8 +36,8 @@ class Partition:
         "_acks",
         "_commit",
         "_fetches",
+        "_is_sole",
         "_node_id",
-        "_only_here",
         "_resends",
         "_wake_later",
         "deleted",
@@ -73,7 +72,6 @@ class Partition:
         self.log = log
         self.deleted = False
         self._node_id = node_id
-        self._only_here = (node_id,)
         self._commit = commit
         self._wake_later = wake_later
         self._acks: AckQueue | None = None
@@ -83,9 +81,9 @@ class Partition:
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
-        self.high_watermark = log.high_watermark = log.durable_end
-        if log._producers is not None:  # they were read when the log was opened
-            log._producers.advance_high_watermark(self.high_watermark)
+        self._is_sole = image.isr == (self._node_id,)
+        self.high_watermark = log.durable_end
+        log.advance_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
         if image.leader == node_id:
@@ -104,6 +102,7 @@ class Partition:
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
+        self._is_sole = image.isr == (self._node_id,)
         if new_epoch:
             if image.leader == self._node_id and self.log.offline is None:
                 self.log.lead(image.leader_epoch)
@@ -169,8 +168,9 @@ class Partition:
             raise
         if sent is not None:
             self._took(sent)
-        durable_end = log.durable_end
-        if durable_end != log.log_end:
+        ends = log.ends
+        durable_end = ends.durable_end
+        if durable_end != ends.log_end:
             self._commit.request(log)
         if durable_end != self.high_watermark:
             self.advance()
@@ -178,15 +178,14 @@ class Partition:
 
     def begin(self) -> Promise[None] | None:
         """Settled when the log was made ready for its first write, or that failed; None: there is nothing to do."""
-        return None if self.log._segments or self.leader != self._node_id else self.log.begin()
+        return self.log.begin() if self.leader == self._node_id else None
 
     def remember(self, buffer: memoryview, start: int, end: int) -> Promise[None] | None:
         """Settled when the log knows what it can of a batch that may have been sent before; None: it does already."""
-        producers = self.log._producers
-        if producers is None or producers.unread < 0:
+        if not self.log.has_unread:
             return None
         sent = read_sent(buffer, start, end)
-        return self.log.read_windows() if sent is not None and producers.is_unread(*sent) else None
+        return self.log.read_windows() if sent is not None and self.log.is_unread(*sent) else None
 
     def expect_again(self, buffer: memoryview, start: int, end: int, now_ms: int) -> None:
         """A producer's batch isn't taken now and will be sent again: what comes behind it must not come before it."""
@@ -219,24 +218,6 @@ class Partition:
         self._resends.take(sent.producer_id)
         if not self._resends:
             self._resends = None
-
-    def append_run(self, buffer: memoryview, ranges: list[tuple[int, int]], now_ms: int) -> list[int] | None:
-        """Append plain batches with one write, where all are acknowledged then; their base offsets.
-
-        None: nothing was appended, and `append` tells for each by itself what there is to tell.
-        """
-        log = self.log
-        if (
-            self.leader != self._node_id
-            or log.offline is not None
-            or self.isr != self._only_here
-            or log.config.min_insync_replicas > 1
-        ):
-            return None
-        bases = append_run(log, buffer, ranges, self.leader_epoch, now_ms)
-        if bases is not None:
-            self.advance()
-        return bases
 
     def append_own(self, data: memoryview, epoch: int, now_ms: int) -> int:
         """Append a batch of this broker's own, offsets and epoch set, while it leads in `epoch`; the next offset.
@@ -274,15 +255,13 @@ class Partition:
     def advance(self) -> None:
         """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
         log = self.log
-        if self.isr != self._only_here or (log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
+        if not self._is_sole or (log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
             return
-        durable_end = log.durable_end
+        durable_end = log.ends.durable_end
         if durable_end <= self.high_watermark:
             return
-        self.high_watermark = log.high_watermark = durable_end
-        producers = log._producers  # those not loaded yet will be as of this end
-        if producers is not None and producers.first_unstable >= 0:
-            producers.advance_high_watermark(durable_end)
+        self.high_watermark = durable_end
+        log.advance_high_watermark(durable_end)
         if self._acks:
             self._acks.rise(durable_end)
         if self._fetches:
@@ -291,7 +270,7 @@ class Partition:
     @property
     def is_alone(self) -> bool:
         """Whether there is no other replica, so that what is durable here is committed."""
-        return self.image.replicas == self._only_here
+        return self.image.replicas == (self._node_id,)
 
     def _is_below_min_isr(self) -> bool:
         """As in Kafka, no more in-sync replicas are asked for than the partition has replicas."""
@@ -302,13 +281,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where the oldest open transaction begins, if it isn't deleted there, or the high watermark."""
-        producers = self.log._producers
-        if producers is None:
-            if not self.log.segments:
-                return self.high_watermark  # nothing is in it: 100,000 idle partitions remember no producers
-            producers = self.log.producers
-        unstable = producers.first_unstable
-        return max(unstable, self.log.log_start) if 0 <= unstable < self.high_watermark else self.high_watermark
+        unstable = self.log.first_unstable
+        return max(unstable, self.log.ends.log_start) if 0 <= unstable < self.high_watermark else self.high_watermark
 
     @property
     def catching_up(self) -> bool:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-RUN_FRAME_BYTES_MIN = 100  # a produce request is larger, so that one more may be there
 ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
 
 _read_size = Struct(">i").unpack_from
@@ -188,10 +187,10 @@ class Connection:
             if outbox.queue or self.flow is not READING:
                 self._wait()
                 return start
-        dispatch, dispatch_run, size_max = self._host.dispatch, self._host.dispatch_run, self._host.frame_bytes_max
+        dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
         slots = answers.slots
         ready: list[bytes] = []
-        queued, runs = 0, True
+        queued = 0
         while end - start >= 4:
             size: int = _read_size(buffer, start)[0]
             stop = start + 4 + size
@@ -199,13 +198,6 @@ class Connection:
                 check_size(size, size_max)
             if stop > end:
                 break
-            if runs and end - stop > RUN_FRAME_BYTES_MIN and not slots and len(ready) < ANSWERS_A_TURN:
-                run = dispatch_run(buffer, start, end)
-                runs = run is not None
-                if run is not None:
-                    run_answers, start = run
-                    ready += run_answers
-                    continue
             if size > 1 and buffer[start + 5] > FETCH and not self.time_quota.may_handle():
                 self._send(ready)
                 self._wait(in_turn=True)

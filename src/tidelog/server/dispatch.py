@@ -25,7 +25,6 @@ from tidelog.apis.context import Context, Services
 from tidelog.apis.fetch.path import FetchPath
 from tidelog.apis.needed_logs import needed
 from tidelog.apis.produce import ProducePath, takes_long
-from tidelog.apis.produce_run import ProduceRun
 from tidelog.apis.staged import Staged
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import LIGHT, Steps, Weight, settled
@@ -132,9 +131,7 @@ class Dispatch:
         self._monotonic = services.env.clock.monotonic
         self._apis: dict[tuple[int, int], _Api] = {}
         self._replicas = services.replicas
-        produce = ProducePath(services)
-        self._produce = produce.handle_frame
-        self.handle_run = ProduceRun(services, produce).handle
+        self._produce = ProducePath(services).handle_frame
         self._fetch = FetchPath(services, self._general).handle_frame
         self._large = ConcurrencyLimit(self._monotonic, LARGE_AT_ONCE)
         self._others = ConcurrencyLimit(self._monotonic, OTHERS_AT_ONCE)

@@ -22,8 +22,6 @@ class Host(Protocol):
     frame_bytes_max: int
     requests_max: int
     dispatch: Callable[[Connection, memoryview, int, int], Answer | Late]
-    dispatch_run: Callable[[memoryview, int, int], tuple[list[bytes], int] | None]
-    """The answers to several frames at the beginning of [start, end), and where they end; None: dispatch each."""
 
     def may_handle(self) -> bool:
         """Whether there is time for a request other than Produce and Fetch in this turn of the loop."""

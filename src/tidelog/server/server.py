@@ -43,7 +43,6 @@ class Server:
         self.frame_bytes_max = config.socket_request_max_bytes
         self.requests_max = config.queued_max_requests
         self.dispatch = dispatch.handle
-        self.dispatch_run = dispatch.handle_run
         self._connections: dict[int, Connection] = {}
         self._per_address: Counter[str] = Counter()
         self._next_id = 0

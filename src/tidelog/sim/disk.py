@@ -55,9 +55,6 @@ class SimFile:
         self._node.append(memoryview(data)[:count])
         return count
 
-    def append_many(self, parts: list[Buffer]) -> None:
-        self.append(b"".join(parts))
-
     def read(self, pos: int, count: int) -> bytes:
         if self._disk.bad and self._good(pos, count) < count:
             self.suspect = True
@@ -155,6 +152,9 @@ class SimDisk:
                 self.touched("create", path)
         if not isinstance(node, FileNode):
             raise _error(errno.EISDIR, path)
+        return self._opened(node, path)
+
+    def _opened(self, node: FileNode, path: str) -> SimFile:
         return SimFile(self, node, path)
 
     def exists(self, path: str) -> bool:

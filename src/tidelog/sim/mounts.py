@@ -77,8 +77,10 @@ class MountedDisk(SimDisk):
         self._take_descriptor(path)
         if create and not self.exists(path):
             self.check_writable(path)
-        file = super().open(path, create=create)
-        return MountedFile(self, file._node, path)
+        return super().open(path, create=create)
+
+    def _opened(self, node: FileNode, path: str) -> SimFile:
+        return MountedFile(self, node, path)
 
     def list_folder(self, path: str) -> list[str]:
         self._take_descriptor(path)

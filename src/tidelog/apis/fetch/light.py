@@ -179,15 +179,15 @@ class _Answer:
             if partition.deleted or partition.leader != node_id or NO_EPOCH != epoch != partition.leader_epoch:
                 return False
             stored = partition.log
-            high_watermark, start = partition.high_watermark, stored.log_start
+            high_watermark, start = partition.high_watermark, stored.ends.log_start
             piece = None
             try:
                 stable = partition.last_stable_offset
                 end = stable if committed else high_watermark
-                if not (start <= end <= offset <= stored.log_end and stored.offline is None):
+                if not (start <= end <= offset <= stored.ends.log_end and stored.offline is None):
                     limit = min(bytes_max, self._budget)
                     piece = stored.read(offset, limit, end, at_least_one=self._at_least_one)
-                if piece is not None and committed and stored.has_aborted and stored.aborted(offset, piece):
+                if piece is not None and committed and stored.segments.has_aborted and stored.aborted(offset, piece):
                     self.usual = False
             except KafkaError:
                 return False

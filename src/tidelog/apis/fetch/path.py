@@ -103,7 +103,7 @@ class FetchPath:
         try:
             stable = partition.last_stable_offset
             limit = stable if committed else high_watermark
-            aborts = committed and log.has_aborted
+            aborts = committed and log.segments.has_aborted
             piece = None if aborts else log.read_mapped(offset, bytes_max, limit)
             size = bytes_max
             if piece is None or size < min_bytes:
@@ -133,7 +133,7 @@ class FetchPath:
             begin,
             high_watermark,
             stable,
-            log.log_start,
+            log.ends.log_start,
             committed,
             -1,
         )

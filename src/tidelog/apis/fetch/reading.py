@@ -89,7 +89,7 @@ class Reading:
         return (
             partition is not None
             and asked.fetch_offset == partition.high_watermark == told[0]
-            and partition.log.log_start == told[1]
+            and partition.log.ends.log_start == told[1]
             and (asked.current_leader_epoch == NO_EPOCH or asked.current_leader_epoch == partition.leader_epoch)
             and asked.last_fetched_epoch == NO_EPOCH
             and partition.is_served

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
-from tidelog.wire.batch import HEADER, HEADER_BYTES
+from tidelog.log.scan import read_fields
+from tidelog.wire.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.log.log import Log
@@ -27,8 +28,9 @@ class Due(NamedTuple):
     ratio: float
 
 
-def look(log: Log, clean_end: int, now_ms: int) -> Due | None:
-    """What is to be done for this log, if it is due. `clean_end` is how far the last cleaning came.
+def look(log: Log, clean_end: int, saved_point: int, now_ms: int) -> Due | None:
+    """What is to be done for this log, if it is due. `clean_end` is how far the last cleaning came,
+    `saved_point` the recovery point that is saved.
 
     Raises OSError and BadBatch where its files can't be read.
     """
@@ -38,7 +40,7 @@ def look(log: Log, clean_end: int, now_ms: int) -> Due | None:
     start = max(log.log_start, segments[0].base)
     first_dirty = start if clean_end > log.log_end else max(clean_end, start)
     committed = log.durable_end if log.high_watermark < 0 else log.high_watermark
-    durable = min(log.recovery_point, log._store.saved_recovery_point(log))
+    durable = min(log.recovery_point, saved_point)
     count = _cleanable(log, first_dirty, min(committed, durable), now_ms)
     ratio = _dirty_ratio(log, first_dirty, count)
     if not ratio or (ratio <= log.config.min_cleanable_dirty_ratio and not _overdue(log, first_dirty, count, now_ms)):
@@ -54,7 +56,7 @@ def _dirty_ratio(log: Log, first_dirty: int, count: int) -> float:
     """The share of bytes in the first `count` segments that were not cleaned yet."""
     dirty = clean = 0
     for segment, behind in zip(log.segments[:count], log.segments[1:], strict=False):
-        size = segment.size_now(log._store.disk)
+        size = segment.size_now(log.segments.around.disk)
         if segment.base < first_dirty:
             clean += size
         if behind.base > first_dirty:
@@ -65,14 +67,14 @@ def _dirty_ratio(log: Log, first_dirty: int, count: int) -> float:
 def _cleanable(log: Log, first_dirty: int, limit: int, now_ms: int) -> int:
     """How many segments, from the first, may be cleaned: all below `limit`."""
     segments = log.segments
-    unsaved = {segment.base for segment, _ in log._sealed_unsaved} | {segment.base for segment in log._sealed_unsynced}
+    unsaved = log.unsynced.bases
     lag_ms = log.config.min_compaction_lag_ms
     for number, behind in enumerate(segments[1:]):
         segment = segments[number]
         if behind.base > limit or segment.base in unsaved:
             return number
         if lag_ms > 0 and behind.base > first_dirty:
-            log.look(segment, number)
+            log.segments.look(segment, number)
             if segment.max_timestamp > now_ms - lag_ms:
                 return number
     return len(segments) - 1
@@ -93,6 +95,6 @@ def _overdue(log: Log, first_dirty: int, count: int, now_ms: int) -> bool:
 def _first_timestamp(log: Log, segment: Segment) -> int:
     known = segment.first_timestamp
     if known is None:
-        header = log.reader_of(segment).read(0, HEADER_BYTES)
-        known = segment.first_timestamp = int(HEADER.unpack(header)[8]) if len(header) == HEADER_BYTES else -1
+        header = log.segments.reader_of(segment).read(0, HEADER_BYTES)
+        known = segment.first_timestamp = read_fields(header).max_timestamp if len(header) == HEADER_BYTES else -1
     return known

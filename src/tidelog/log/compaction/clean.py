@@ -89,12 +89,15 @@ class Cleaning:
         for base, size in task.segments[first:]:
             for found in self._batches(base, size):
                 fields = found.fields
-                attributes, last_offset, count = fields[5], fields[0] + fields[6], fields[12]
+                attributes, last_offset, count = fields.attributes, fields.last_offset, fields.record_count
                 if last_offset < task.first_dirty:
                     continue
                 if attributes & CONTROL_FLAG:
-                    transactions.control(fields[9], last_offset, control_type(found) if count else None)
-                elif not (attributes & TRANSACTIONAL_FLAG and transactions.data(fields[9], last_offset)) and count:
+                    transactions.control(fields.producer_id, last_offset, control_type(found) if count else None)
+                elif (
+                    not (attributes & TRANSACTIONAL_FLAG and transactions.data(fields.producer_id, last_offset))
+                    and count
+                ):
                     keys.note(found)
                     if keys.memory_bytes >= task.map_bytes:
                         keys.latest = last_offset

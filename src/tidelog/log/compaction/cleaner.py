@@ -129,7 +129,12 @@ class Cleaner:
             return None
         with suppress(KafkaError):  # it went offline, and its listener knows
             try:
-                return choice.look(log, self._store.clean_end(log), self._env.clock.now_ms())
+                return choice.look(
+                    log,
+                    self._store.clean_end(log),
+                    self._store.saved_recovery_point(log),
+                    self._env.clock.now_ms(),
+                )
             except (OSError, BadBatch) as error:
                 log.read_failed(error)
         return None

@@ -40,7 +40,7 @@ class Keys:
     def note(self, found: Found) -> None:
         """A batch of records that were not aborted. Raises BadBatch."""
         data, start, end = found.records()
-        base, count = found.fields[0], found.fields[12]
+        base, count = found.fields.base_offset, found.fields.record_count
         self._bases.append(base)
         try:
             if base < self._log_start:
@@ -53,11 +53,11 @@ class Keys:
 
     def noted(self, found: Found) -> bool:
         """Whether the batch is the next of those that were noted."""
-        return self._at < len(self._bases) and self._bases[self._at] == found.fields[0]
+        return self._at < len(self._bases) and self._bases[self._at] == found.fields.base_offset
 
     def fates(self, found: Found, data: bytes, start: int, end: int) -> bytes | bytearray:
         """The fates of a batch's records: of one that was noted, or of one before all those. Raises BadBatch."""
-        base, count = found.fields[0], found.fields[12]
+        base, count = found.fields.base_offset, found.fields.record_count
         if self.noted(found):
             self._at += 1
             self._number += count

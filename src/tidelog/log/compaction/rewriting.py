@@ -67,17 +67,17 @@ class Rewriting:
     def rewrite(self, found: Found, target: Target) -> None:
         """Write to `target` what stays of a batch. Raises BadBatch."""
         fields = found.fields
-        base, delta, count = fields[0], fields[6], fields[12]
+        base, delta, count = fields.base_offset, fields.last_offset_delta, fields.record_count
         self.records_read += count
-        kept = self._marker(found, target) if fields[5] & CONTROL_FLAG else self._data(found)
+        kept = self._marker(found, target) if fields.attributes & CONTROL_FLAG else self._data(found)
         if not kept.stays.records:
             if not self._needed(found):
                 return
             batch: bytes | bytearray = _emptied(found)
-            stamp = fields[8]
+            stamp = fields.max_timestamp
         elif kept.stays.records == count and not kept.horizon:
             batch = found.data[found.at : found.at + found.size]
-            stamp = fields[8]
+            stamp = fields.max_timestamp
         else:
             batch, stamp = _built(found, kept)
         self.records_written += kept.stays.records
@@ -86,27 +86,27 @@ class Rewriting:
     def _needed(self, found: Found) -> bool:
         """Whether the batch stays when it is empty: for its producer's sequence or epoch, or for the range's end."""
         fields = found.fields
-        last_offset = fields[0] + fields[6]
+        last_offset = fields.last_offset
         if last_offset + 1 == self._task.end:
             return True
-        producer = self._producers.get(fields[9])
+        producer = self._producers.get(fields.producer_id)
         if producer is None:
             return False
         if producer.window:
             return last_offset == producer.window[-1].last_offset
-        return bool(fields[5] & CONTROL_FLAG) and fields[10] == producer.epoch
+        return bool(fields.attributes & CONTROL_FLAG) and fields.producer_epoch == producer.epoch
 
     def _data(self, found: Found) -> Kept:
         """What stays of a batch of records."""
         fields, task = found.fields, self._task
-        base, attributes, count = fields[0], fields[5], fields[12]
-        last_offset = base + fields[6]
-        if attributes & TRANSACTIONAL_FLAG and self._transactions.data(fields[9], last_offset):
+        base, attributes, count = fields.base_offset, fields.attributes, fields.record_count
+        last_offset = base + fields.last_offset_delta
+        if attributes & TRANSACTIONAL_FLAG and self._transactions.data(fields.producer_id, last_offset):
             assert not self._keys.noted(found), f"the batch at {base} was aborted after all"
             return NOTHING
         if last_offset < task.log_start or not count:
             return NOTHING
-        horizon = fields[7] if attributes & DELETE_HORIZON_FLAG else None
+        horizon = fields.base_timestamp if attributes & DELETE_HORIZON_FLAG else None
         deletes = horizon is not None and horizon <= task.now_ms
         data, start, end = found.records()
         if last_offset > self._keys.latest:  # its keys weren't noted: it isn't this cleaning's
@@ -118,13 +118,13 @@ class Rewriting:
     def _marker(self, found: Found, target: Target) -> Kept:
         """The same of a control batch. Its one record stays or goes as a whole."""
         fields, task = found.fields, self._task
-        attributes, count = fields[5], fields[12]
+        attributes, count = fields.attributes, fields.record_count
         kind = control_type(found) if count else None
-        ended = self._transactions.control(fields[9], fields[0] + fields[6], kind)
+        ended = self._transactions.control(fields.producer_id, fields.last_offset, kind)
         if ended.aborted is not None:
             target.aborted(ended.aborted)
         dated = attributes & DELETE_HORIZON_FLAG
-        if not count or (ended.empty and dated and fields[7] <= task.now_ms):
+        if not count or (ended.empty and dated and fields.base_timestamp <= task.now_ms):
             return NOTHING
         data, start, end = found.records()
         horizon = self._horizon if ended.empty and not dated else 0
@@ -134,9 +134,9 @@ class Rewriting:
 def _built(found: Found, kept: Kept) -> tuple[bytearray, int]:
     """The batch with the records that stay, and its newest timestamp. Offsets inside count from the same base."""
     fields, (data, stays, horizon) = found.fields, kept
-    base_timestamp, stamp = fields[7], fields[8]
-    attributes = fields[5] & KNOWN_FLAGS
-    if stays.records < fields[12] and not attributes & APPEND_TIME_FLAG:
+    base_timestamp, stamp = fields.base_timestamp, fields.max_timestamp
+    attributes = fields.attributes & KNOWN_FLAGS
+    if stays.records < fields.record_count and not attributes & APPEND_TIME_FLAG:
         stamp = newest(data, stays.pieces, base_timestamp)
     if horizon:
         body = redate(data, stays.pieces, base_timestamp - horizon)
@@ -161,8 +161,8 @@ def control_type(found: Found) -> int:
 def _emptied(found: Found) -> bytearray:
     """The batch without records: its range, producer and sequence are all that is left."""
     fields = found.fields
-    attributes = fields[5] & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
-    return _batch(found, attributes, NO_TIMESTAMP, fields[8], 0, b"")
+    attributes = fields.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
+    return _batch(found, attributes, NO_TIMESTAMP, fields.max_timestamp, 0, b"")
 
 
 def _batch(found: Found, attributes: int, base_timestamp: int, stamp: int, count: int, body: bytes) -> bytearray:

@@ -43,7 +43,7 @@ class Run:
         self._over = over
         self._token = env.random.random_bytes(8).hex()
         self._folder = due.log.folder
-        self._generation = due.log._generation
+        self._generation = due.log.ends.generation
         self._segments = {segment.base: segment for segment in due.log.segments[: due.number]}
         self._given_up = False
         self._outcome: Done | Failed = Failed(reason="it ended without a word", damaged=False)
@@ -116,7 +116,7 @@ class Run:
     def _holds(self) -> bool:
         """Whether the log is still the one that the cleaning began with; a truncation cuts what is being read."""
         log = self.log
-        return not log.deleted and log.offline is None and log._generation == self._generation
+        return not log.deleted and log.offline is None and log.ends.generation == self._generation
 
     def _synced(self, removed: list[str], done: Promise[None]) -> None:
         """The new names are durable: only now may the old files go."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.log.scan import BadBatch, HeaderFields, unlikely_header
-from tidelog.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC
+from tidelog.log.scan import BadBatch, HeaderFields, read_fields, unlikely_header
+from tidelog.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC
 from tidelog.wire.compression import CompressionError, InflatesTooLarge, decompress
 from tidelog.wire.crc import crc32c
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
     def records(self) -> tuple[bytes, int, int]:
         """(buffer, start, end) of its records, inflated if need be. Raises BadBatch."""
-        codec = self.fields[5] & CODEC_MASK
+        codec = self.fields.attributes & CODEC_MASK
         start, end = self.at + HEADER_BYTES, self.at + self.size
         if not codec:
             return self.data, start, end
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return inflated, 0, len(inflated)
 
     def bad(self, reason: str) -> BadBatch:
-        return BadBatch(self.path, self.pos, f"the batch at offset {self.fields[0]}: {reason}")
+        return BadBatch(self.path, self.pos, f"the batch at offset {self.fields.base_offset}: {reason}")
 
 
 def whole_batches(
@@ -52,7 +52,6 @@ def whole_batches(
 ) -> Iterator[Found]:
     """The batches in [0, end). `took` is told of the bytes that were read. Raises BadBatch at what is none."""
     pos, want = 0, buffer_bytes
-    unpack = HEADER.unpack_from
     while pos < end:
         count = min(want, end - pos)
         data = file.read(pos, count)
@@ -63,15 +62,15 @@ def whole_batches(
         took(got)
         want = buffer_bytes
         while got - at >= HEADER_BYTES:
-            fields: HeaderFields = unpack(data, at)
-            size = fields[1] + LOG_OVERHEAD
-            if size < HEADER_BYTES or fields[3] != MAGIC:
-                raise BadBatch(path, pos + at, unlikely_header(fields))
+            fields = read_fields(data, at)
+            size = fields.length + LOG_OVERHEAD
+            if size < HEADER_BYTES or fields.magic != MAGIC:
+                raise BadBatch(path, pos + at, unlikely_header(fields.magic, fields.length))
             if at + size > got:
                 want = max(buffer_bytes, size)
                 break
-            if crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields[4]:
-                raise BadBatch(path, pos + at, f"the batch at offset {fields[0]} has a wrong checksum")
+            if crc32c(view[at + ATTRIBUTES_AT : at + size]) != fields.crc:
+                raise BadBatch(path, pos + at, f"the batch at offset {fields.base_offset} has a wrong checksum")
             yield Found(data, at, size, pos + at, path, fields, inflated_max)
             at += size
         if not at and (want <= got or pos + want > end or got < HEADER_BYTES):

@@ -29,7 +29,7 @@ def still_there(log: Log, going: list[Segment]) -> bool:
 
 def swap_in(log: Log, going: list[Segment], new: Replacement, token: str) -> list[str]:
     """Replace `going`; the paths of what is to be removed when the folder was synced. Raises OSError half-way."""
-    disk, folder = log._store.disk, log.folder
+    disk, folder = log.segments.around.disk, log.folder
     segment = Segment(folder, new.base, going[0].created_ms)
     segment.size = new.size
     segment.max_timestamp, segment.max_timestamp_offset = new.max_timestamp, new.max_timestamp_offset

@@ -1,0 +1,471 @@
+"""Writing to a log: check, patch, write, and what an append changes. Where the way of a message ends.
+
+Nothing is on disk, and next to nothing in memory, before the first write (beginning.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from tidelog.log import knowledge, windows
+from tidelog.log.aborted import AbortedIndexError
+from tidelog.log.commit import TOO_MANY_FILES
+from tidelog.log.epochs import LeaderEpochs
+from tidelog.log.names import LOG
+from tidelog.log.producer_snapshot import encode_snapshot
+from tidelog.log.reading import ReadableLog
+from tidelog.log.rewriting import FULL_DISK
+from tidelog.log.scan import BadBatch
+from tidelog.log.validate import RECORDS_MAX, Admitted, Unlooked, admit, begin, too_large_for_segment
+from tidelog.wire.batch import (
+    APPEND_TIME_FLAG,
+    ATTRIBUTES_AT,
+    CONTROL_FLAG,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    read_header,
+    stamp_append_time,
+)
+from tidelog.wire.crc import crc32c
+from tidelog.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from tidelog.env.promise import Promise
+    from tidelog.log.producers import Producers
+    from tidelog.log.segment import Segment
+
+FLUSH_BYTES = 64 * 1024 * 1024
+"""The recovery point is moved on when this much was written behind it: what a start after a crash reads at most."""
+
+_logger = logging.getLogger("tidelog.log")
+# All of a header but what the broker sets, and the base timestamp: what `append` looks at.
+_look = Struct(">qi4xbIhi8xqqhii").unpack_from
+_CHECKED = slice(ATTRIBUTES_AT, None)  # what the checksum covers
+_NOTHING = (0,) * 11  # of magic 0, which isn't plainly fine
+_patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
+
+
+class WritableLog(ReadableLog):
+    """One partition, as its writers see it."""
+
+    __slots__ = ()
+
+    # -- what is known of leaders and producers, loaded when first needed
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        epochs = self._epochs
+        if epochs is None:
+            with self._guard():
+                epochs = self._epochs = self._load_epochs()
+            epochs.truncate_from_start(self.ends.log_start)
+        if self._led is not None:
+            led, self._led = self._led, None
+            epochs.assign(*led)
+        return epochs
+
+    @property
+    def producers(self) -> Producers:
+        producers = self._producers
+        if producers is None:
+            with self._guard():
+                producers = self._producers = knowledge.load_producers(
+                    self.segments, self.snapshots, self.unsynced, self.ends
+                )
+        return producers
+
+    def _load_epochs(self) -> LeaderEpochs:
+        return knowledge.load_epochs(self.segments, self.ends.recovery_point) if self.segments else LeaderEpochs()
+
+    @property
+    def first_unstable(self) -> int:
+        """Where the oldest open transaction begins; -1 where there is none."""
+        producers = self._producers
+        if producers is None:
+            if not self.segments:
+                return -1  # nothing is in it: 100,000 idle partitions remember no producers
+            producers = self.producers
+        return producers.first_unstable
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """The replica's high watermark is `offset` now: transactions that ended below it are no longer unstable."""
+        self.high_watermark = offset
+        producers = self._producers  # those not loaded yet will be as of this end
+        if producers is not None and producers.first_unstable >= 0:
+            producers.advance_high_watermark(offset)
+
+    def is_unread(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether `read_windows` may tell more of a producer's batch than is known."""
+        return self.producers.is_unread(producer_id, epoch, sequence)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether a snapshot brought producers back of whose last batches `read_windows` may tell more."""
+        return self._producers is not None and self._producers.unread >= 0
+
+    def read_windows(self) -> Promise[None]:
+        """Learn, off the loop, what of its producers' last batches a snapshot didn't tell."""
+        return self._store.windows.read(self._log)
+
+    def ranges_before(self, offset: int) -> list[windows.Range]:
+        """Where the batches before `offset` lie, as far back as windows are looked for."""
+        with self._guard():
+            return windows.ranges_before(self.segments, offset)
+
+    def _forget_producers(self) -> None:
+        """The log is cut: they are read again when they are needed, and so is who leads."""
+        self._producers = None
+        self._epoch = -1
+
+    def lead(self, leader_epoch: int) -> None:
+        """This broker leads in a new epoch: what it writes begins at the log's end."""
+        if self._led is not None or self._epochs is not None:
+            self.epochs.assign(leader_epoch, self.ends.log_end)
+        else:
+            self._led = leader_epoch, self.ends.log_end
+
+    def _enter_epoch(self, leader_epoch: int, base: int) -> None:
+        if leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, base)
+        self._epoch = leader_epoch
+
+    # -- writing
+
+    def append(
+        self,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        admitted: bool = False,
+    ) -> tuple[int, int, int]:
+        """Append the one batch in [start, end) of a writable buffer, patched in place.
+
+        Returns (base offset, next offset, time of the append or -1). A duplicate of one of its producer's last five
+        batches gives the offsets of the original and writes nothing. Raises KafkaError with Kafka's code; a failed
+        write takes the log offline. `internal`: the broker itself writes it, control records perhaps. `admitted`: it
+        was looked into by what `admit` gave; without that, Lengthy is raised where the look takes too long.
+        """
+        batch = buffer[start:end]
+        size = end - start
+        append_time = -1
+        zero, length, magic, crc, attributes, delta, max_timestamp, producer_id, epoch, sequence, count = (
+            _look(batch) if size >= HEADER_BYTES else _NOTHING
+        )
+        if not (
+            attributes in self._plain
+            and magic == MAGIC
+            and length == size - LOG_OVERHEAD
+            and not zero  # base offset
+            and 0 <= delta == count - 1 < RECORDS_MAX
+            and size <= self._max_bytes
+            and max_timestamp - now_ms <= self._after_ms
+            and (producer_id < 0 or sequence >= 0)
+            and crc32c(batch[_CHECKED]) == crc
+        ):
+            buffer, start, end, header = self._unusual(buffer, start, end, now_ms, internal, admitted)
+            batch = buffer[start:end]
+            _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = header
+            size = end - start
+            if attributes & APPEND_TIME_FLAG:
+                append_time = now_ms
+        producers = None
+        if producer_id >= 0 and not attributes & CONTROL_FLAG:
+            producers = self._producers
+            if producers is None:
+                producers = self.producers
+            appended = producers.check(producer_id, epoch, sequence, delta, attributes)
+            if appended is not None:
+                return appended.first_offset, appended.last_offset + 1, appended.timestamp
+        ends = self.ends
+        base = ends.log_end
+        last = base + delta
+        segment = self.segments.active
+        if (
+            segment is None
+            or segment.size + size > segment.size_limit
+            or max_timestamp > segment.roll_after
+            or last > segment.offset_limit
+        ):
+            segment = self._make_room(size, last, max_timestamp, now_ms)
+        _patch(batch, 0, base, length, leader_epoch)
+        file = segment.file
+        try:
+            if leader_epoch != self._epoch:
+                self._enter_epoch(leader_epoch, base)  # before the write: it may have to read the disk, and fail
+            if file is None:
+                file = self._store.files.open(segment)
+            if producer_id >= 0 and producers is None:  # a marker
+                self._note_aborted(segment, batch, read_header(batch))
+            file.append(batch)
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        segment.took(base, last, size, max_timestamp)
+        if ends.wrote(last + 1):
+            self._store.commit.request(self._log)
+        if producer_id >= 0:
+            if producers is not None:
+                producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, now_ms)
+            else:
+                self.producers.replay(batch, read_header(batch))
+        if self._full:
+            self.has_room()
+        return base, last + 1, append_time
+
+    def _unusual(
+        self, buffer: memoryview, start: int, end: int, now_ms: int, internal: bool, admitted: bool
+    ) -> Admitted:
+        """A batch that isn't plainly fine, or has to be changed."""
+        if not admitted:
+            return self._store.looks.at_once(
+                lambda budget: admit(
+                    self.place, self.config, buffer, start, end, now_ms, internal=internal, budget=budget
+                )
+            )
+        if read_header(buffer, start).attributes & APPEND_TIME_FLAG:  # the look took its time
+            stamp_append_time(buffer, start, end, now_ms)
+        return Admitted(buffer, start, end, read_header(buffer, start))
+
+    def admit(self, buffer: memoryview, now_ms: int) -> Admitted | Unlooked | None:
+        """Look into the batch that fills `buffer`, ahead of `append`, where the topic wants that; else None.
+
+        Unlooked: it takes long, and is done aside (`log/looks.py`). Raises KafkaError where it is refused.
+        """
+        if len(buffer) >= HEADER_BYTES:
+            header = read_header(buffer)
+            if header.attributes in self._plain and header.max_timestamp - now_ms <= self._after_ms:
+                return None
+        return self._store.looks.at_once(lambda budget: begin(self.place, self.config, buffer, now_ms, budget))
+
+    def append_records(self, buffer: memoryview, start: int, end: int, now_ms: int) -> tuple[int, int]:
+        """Append batches that have their offsets and leader epochs already: a follower's, the metadata log's.
+
+        Returns (first base offset, next offset). Each must be whole and sound and begin at the log's end or above; what
+        comes before the first that isn't was appended all the same. Those that go to one segment are one write.
+        """
+        first, pos, ends = -1, start, self.ends
+        while pos < end:
+            header = self._check_given(buffer, pos, end, ends.log_end)
+            segment = self._make_room(header.size, header.last_offset, header.max_timestamp, now_ms)
+            together = [header]
+            failure: KafkaError | None = None
+            if not _is_marker(header):
+                failure = self._gather(segment, buffer, end, together)
+            pos = together[-1].end
+            self._append_given(segment, buffer, together)
+            if failure is not None:
+                raise failure
+            first = header.base_offset if first < 0 else first
+        return first, ends.log_end
+
+    def _gather(self, segment: Segment, buffer: memoryview, end: int, together: list[BatchHeader]) -> KafkaError | None:
+        """Add the batches behind the first that go with it to the segment; what is wrong with the next one."""
+        first = last = together[0]
+        while last.end < end:
+            try:
+                header = self._check_given(buffer, last.end, end, last.next_offset)
+            except KafkaError as error:
+                return error
+            if (
+                header.leader_epoch != first.leader_epoch
+                or _is_marker(header)
+                or not segment.takes(
+                    header.end - first.pos, len(together) + 1, header.last_offset, header.max_timestamp
+                )
+            ):
+                return None
+            together.append(header)
+            last = header
+        return None
+
+    def _check_given(self, buffer: memoryview, pos: int, end: int, next_offset: int) -> BatchHeader:
+        if end - pos < HEADER_BYTES:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: {end - pos} bytes are no record batch")
+        header = read_header(buffer, pos)
+        if header.magic != MAGIC or header.size < HEADER_BYTES or header.end > end:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: no whole record batch of magic 2")
+        if crc32c(buffer[pos + ATTRIBUTES_AT : header.end]) != header.crc or header.last_offset_delta < 0:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: the batch at {header.base_offset} is damaged")
+        if header.base_offset < next_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.place}: a batch of offset {header.base_offset}, but the log goes on at {next_offset}",
+            )
+        return header
+
+    def _append_given(self, segment: Segment, buffer: memoryview, together: list[BatchHeader]) -> None:
+        """Write them at once. They follow each other in the buffer, and all are of one leader epoch."""
+        first = together[0]
+        try:
+            if first.leader_epoch != self._epoch:
+                self._enter_epoch(first.leader_epoch, first.base_offset)
+            file = self._store.files.open(segment)  # first: it may fail, and what is noted then would stay noted
+            if _is_marker(first):
+                self._note_aborted(segment, buffer[first.pos : first.end], first._replace(pos=0))
+            file.append(buffer[first.pos : together[-1].end])
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        due = False
+        for header in together:
+            segment.took(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+            due = self.ends.wrote(header.next_offset)
+            if header.producer_id >= 0:
+                self.producers.replay(buffer[header.pos : header.end], header._replace(pos=0))
+        if due:
+            self._store.commit.request(self._log)
+        if self._full:
+            self.has_room()
+
+    def _note_aborted(self, segment: Segment, data: memoryview, header: BatchHeader) -> None:
+        """Before a marker is written: the transaction that it aborts, if it does, goes to the segment's index.
+
+        First, since it may fail: a marker without its entry would show readers what was aborted.
+        """
+        completed = self.producers.completed_by(data, header)
+        if completed is not None and completed.aborted:
+            try:
+                self.segments.note_aborted(segment, completed)
+            except AbortedIndexError as error:
+                self.go_offline(f"{self.folder} is damaged: {error}")
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline) from error
+            self.unsynced.add_names()
+
+    def _make_room(self, size: int, last: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The segment that takes a batch of this size: rolled if need be, made if there is none yet.
+
+        Every append comes here that isn't plainly fine: the first ones after a start, a roll or a flush too.
+        """
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        config = self.config
+        if size > config.segment_size:
+            raise too_large_for_segment(self.place, size, config)
+        try:
+            segment = self.segments.active or self._wake(now_ms)
+            if segment.size and (
+                segment.size + size > config.segment_size
+                or segment.waited_ms(max_timestamp, now_ms) > config.roll_ms - segment.jitter_ms
+                or segment.index_full(config.segment_index_bytes)
+                or last > segment.offset_limit
+            ):
+                segment = self._roll(now_ms)
+        except OSError as error:
+            raise self._write_failed(None, error) from error
+        except BadBatch as error:
+            raise self.read_failed(error) from error
+        if segment.size == 0:
+            segment.date_first(max_timestamp, config.roll_ms)
+        if self.unsynced.wrote():
+            segment.begin_flush()
+            self._store.wrote(self._log)
+        elif segment.size + size > segment.flush_from + FLUSH_BYTES:
+            segment.begin_flush()
+            self._store.flush_soon(self._log)
+        segment.limit(config.segment_size, FLUSH_BYTES)
+        return segment
+
+    # -- segments are begun
+
+    def touch(self) -> None:
+        """Its files changed without an append: the next flush makes that durable."""
+        if self.unsynced.wrote():
+            self._store.wrote(self._log)
+
+    def _wake(self, now_ms: int) -> Segment:
+        """The last segment, opened; the first one, made."""
+        segments = self.segments
+        if segments:
+            segments.open_last(self.ends.log_end)
+            return segments[-1]
+        self._store.check_not_begun(self._log)
+        self._know_nobody()
+        self._make_folder()
+        return self._begin_segment(self.ends.log_end, now_ms)
+
+    def _know_nobody(self) -> None:
+        """Nothing was written yet: later that would have to be found by reading all of it."""
+        self._producers = self.producers
+        self._epochs = self.epochs
+
+    def _make_folder(self) -> None:
+        disk, folder = self._store.disk, self.folder
+        new = not disk.exists(folder)
+        if new:
+            self._store.claim(self._log)
+            disk.make_folders(folder)
+        self._store.made_folder(self._log)
+        self.unsynced.add_folder()  # its name, and whose it is, are made durable with the first write
+        self.name_topic(disk, new=new)
+
+    def _begin_segment(self, base: int, now_ms: int) -> Segment:
+        segment = self.segments.begin(base, now_ms)
+        self.unsynced.add_names()
+        return segment
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the last one is empty."""
+        if self.segments and self.offline is None:
+            segment = self.segments.active or self._wake(now_ms)
+            if segment.size:
+                self._roll(now_ms)
+
+    def written_ms(self, segment: Segment) -> int:
+        """When something was last written to the segment."""
+        return self._store.disk.modified_ms(segment.stem + LOG)
+
+    def roll_at_end(self, now_ms: int) -> None:
+        """Begin a segment at the log's end, where the last one's batches end before that."""
+        active = self.segments.active
+        if active is not None and active.base < self.ends.log_end:
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> Segment:
+        old = self.segments.active
+        assert old is not None
+        snapshot = encode_snapshot(self.producers.items())
+        self._store.rolls(self._log)
+        segment = self._begin_segment(self.ends.log_end, now_ms)
+        old.finish_times()
+        _logger.debug("%s: segment %d is full, the next begins at offset %d", self.place, old.base, segment.base)
+        self.unsynced.seal(old, snapshot)
+        self._store.flush_soon(self._log)
+        return segment
+
+    def _write_failed(self, segment: Segment | None, error: OSError) -> KafkaError:
+        """A write failed. On a full disk its torn rest is cut off and the log stays; else the log goes offline."""
+        reason = f"writing to {self.folder} failed: {error}"
+        if error.errno in TOO_MANY_FILES:  # nothing could be opened, so nothing was written
+            self._store.files.shrink()
+            self._store.report(f"{self.place}: {reason}; the log goes on when files may be opened again")
+        elif error.errno not in FULL_DISK:
+            self.go_offline(reason)
+        else:
+            try:
+                if segment is not None:
+                    self._store.files.open(segment).truncate(segment.size)
+                    if segment.has_aborted:
+                        segment.aborted(self._store.disk).truncate_to(self.ends.log_end)
+            except OSError as second:
+                self.go_offline(f"{reason}; cutting off the torn write failed too: {second}")
+            else:
+                if not self._full:  # one line, however many clients try again
+                    message = f"{self.place}: {reason}; free some space, the log goes on then"
+                    self._store.report(message, level=logging.ERROR)
+                self._full = True
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def has_room(self) -> None:
+        """Something was written after there had been no room for it."""
+        self._full = False
+        self._store.report(f"{self.place}: there is room again, the log goes on", level=logging.INFO)
+
+
+def _is_marker(header: BatchHeader) -> bool:
+    return header.producer_id >= 0 and bool(header.attributes & CONTROL_FLAG)
