@@ -292,6 +292,14 @@ def test_a_window_is_filled_with_no_more_than_it_holds_and_only_where_it_is_shor
         assert found.window == expected
 
 
+def test_a_transaction_whose_end_was_not_seen_yet_is_forgotten_with_all_else(partition: Partition) -> None:
+    partition.send(0, transactional=True)
+    partition.end(commit=True)
+    partition.producers.clear(7)
+    partition.send(0, transactional=True)
+    assert partition.producers.first_unstable == 7
+
+
 def test_what_is_forgotten_is_forgotten_wholly(partition: Partition) -> None:
     partition.send(0)
     partition.send(0, producer=2, transactional=True)
@@ -325,6 +333,17 @@ def test_beyond_the_bound_the_longest_idle_are_forgotten(monkeypatch: pytest.Mon
     assert len(producers) == 19
     assert producers.get(1) is None
     assert producers.get(20) is not None
+
+
+def test_an_open_transaction_is_never_forgotten_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.log.producers.PRODUCERS_MAX", 20)
+    producers = Producers()
+    producers.record(0, 0, 0, 0, 0, 1, TRANSACTIONAL_FLAG)
+    for producer_id in range(1, 60):
+        producers.record(producer_id, 0, 0, producer_id, producer_id, 1000 + producer_id, 0)
+    assert producers.get(0) is not None
+    assert producers.first_unstable == 0
+    producers.check_invariants()
 
 
 def test_a_log_that_kafka_wrote_is_replayed(partition: Partition) -> None:

@@ -210,6 +210,12 @@ KNOWN: tuple[Known, ...] = (
         kind="comparison",
     ),
     Known("log/truncation.py", "indexing.scan(log, segment, NEVER, check=", "it was checked when it was written"),
+    Known(
+        "log/producers.py",
+        "self._find_first_unstable()",
+        "one that ended counts until its marker is below the high watermark",
+        behind="producer.txn_first_offset = -1",
+    ),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="<="),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="3"),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="1"),
