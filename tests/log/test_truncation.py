@@ -212,3 +212,13 @@ def test_a_log_that_starts_anew_knows_nothing_of_before(sim: Shore, offset: int,
         sim.commit(log)
         then(sim)
         assert state(sim.log(f"anew-{seed}", **SMALL)) == expected
+
+
+def test_an_epoch_that_was_cut_off_begins_anew_with_the_next_record_of_it(shore: Shore) -> None:
+    log = shore.log()
+    for epoch in (EPOCH, EPOCH + 1, EPOCH + 1):
+        append(log, b"x", epoch=epoch)
+    assert log.truncate_to(1)
+    assert log.epochs.entries() == [(EPOCH, 0)]
+    assert append(log, b"y", epoch=EPOCH + 1) == 1
+    assert log.epochs.entries() == [(EPOCH, 0), (EPOCH + 1, 1)]
