@@ -208,7 +208,8 @@ class WritableLog(ReadableLog):
         except OSError as error:
             raise self._write_failed(segment, error) from error
         segment.took(base, last, size, max_timestamp)
-        if ends.wrote(last + 1):
+        next_offset = last + 1
+        if ends.wrote(next_offset):
             self._store.commit.request(self._log)
         if producer_id >= 0:
             if producers is not None:
@@ -217,7 +218,7 @@ class WritableLog(ReadableLog):
                 self.producers.replay(batch, read_header(batch))
         if self._full:
             self.has_room()
-        return base, last + 1, append_time
+        return base, next_offset, append_time
 
     def _unusual(
         self, buffer: memoryview, start: int, end: int, now_ms: int, internal: bool, admitted: bool

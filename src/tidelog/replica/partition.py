@@ -170,7 +170,7 @@ class Partition:
             self._took(sent)
         ends = log.ends
         durable_end = ends.durable_end
-        if durable_end != ends.log_end:
+        if durable_end != ends.log_end and not log.unsynced.requested:
             self._commit.request(log)
         if durable_end != self.high_watermark:
             self.advance()
