@@ -66,7 +66,7 @@ MODULES = (
         "coordinator/group/fencing.py",
         ("tests/apis/test_offsets_of_members.py", "tests/apis/test_offset_commit.py", "tests/apis/test_txn_offsets.py"),
     ),
-    Module("coordinator/group/classic/joining.py", ("tests/coordinator/classic",)),
+    Module("coordinator/group/classic/join.py", ("tests/coordinator/classic",)),
     Module("coordinator/group/classic/rebalance.py", ("tests/coordinator/classic",)),
     Module(
         "coordinator/group/consumer/progress.py",
@@ -84,9 +84,18 @@ MODULES = (
             "tests/log/test_any_history.py",
         ),
     ),
+    Module(
+        "log/ends.py",
+        (
+            "tests/log/test_ends.py",
+            "tests/log/test_append.py",
+            "tests/log/test_truncation.py",
+            "tests/log/test_commit.py",
+        ),
+    ),
     Module("log/retention.py", ("tests/log/test_retention.py",)),
     Module(
-        "log/truncation.py",
+        "log/log.py",
         (
             "tests/log/test_truncation.py",
             "tests/log/test_retention.py",
@@ -100,7 +109,7 @@ MODULES = (
     ),
     Module("log/producers.py", ("tests/log/test_producers.py", "tests/log/test_any_history.py")),
     Module("replica/partition.py", ("tests/replica",)),
-    Module("spark/decisions.py", ("tests/spark/test_decisions.py", "-k", "not outlives and not broker_is_killed")),
+    Module("spark/sink/decisions.py", ("tests/spark/test_decisions.py", "-k", "not outlives and not broker_is_killed")),
 )
 """Those that decide: where one slip loses, repeats or hangs something."""
 
@@ -180,22 +189,8 @@ KNOWN: tuple[Known, ...] = (
         "markers of a coordinator that was replaced are fenced by its epoch",
         behind="if not shard.leads:",
     ),
-    Known("coordinator/group/classic/joining.py", "reason=(request.reason or", "a reason is only logged"),
-    Known("coordinator/group/classic/joining.py", "REASON_MAX = ", "a reason is only logged"),
-    Known(
-        "log/truncation.py",
-        "log._sealed_unsynced = [other for other in log._sealed_unsynced if other is not segment]",
-        "it would be synced once more",
-        kind="left out",
-    ),
-    Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="constant"),
-    Known("log/truncation.py", "log._generation += 1", "any other number will do", kind="arithmetic"),
-    Known(
-        "log/truncation.py",
-        "if rest_end < log.recovery_point:",
-        "where they are equal the same is saved again",
-        kind="comparison",
-    ),
+    Known("coordinator/group/classic/join.py", "reason=(request.reason or", "a reason is only logged"),
+    Known("coordinator/group/classic/join.py", "REASON_MAX = ", "a reason is only logged"),
     Known(
         "apis/joining.py",
         "raise KafkaError(",
@@ -203,13 +198,6 @@ KNOWN: tuple[Known, ...] = (
         kind="left out",
         behind="if producer.epoch < known.epoch:",
     ),
-    Known(
-        "log/truncation.py",
-        "if offset < log.segments[0].base:",
-        "at the very beginning of the first one nothing is left either way",
-        kind="comparison",
-    ),
-    Known("log/truncation.py", "indexing.scan(log, segment, NEVER, check=", "it was checked when it was written"),
     Known(
         "log/producers.py",
         "self._find_first_unstable()",

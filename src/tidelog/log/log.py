@@ -253,8 +253,9 @@ class Log(WritableLog):
             self._store.starts.moved(self)
 
     def _start_at(self, offset: int, now_ms: int) -> None:
-        """All segments go; an empty one keeps the place."""
+        """All segments go, with what was known of their producers; an empty one keeps the place."""
         self._fall_back(offset, offset)
+        self.snapshots.cut(self._store.disk, self, -1)
         self.epochs.clear()
         self.ends.start_at(offset)
         self.forget_segments(self.segments[::-1])
