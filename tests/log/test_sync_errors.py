@@ -6,7 +6,7 @@ import pytest
 from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
 
 from tidelog.env.real_disk import RealDisk
-from tidelog.log.commit import Syncing, _mark
+from tidelog.log.commit import Syncing, mark_of
 from tidelog.log.log import Log
 from tidelog.sim.disk import SimDisk, SimFile
 from tidelog.sim.random import SimRandom
@@ -184,7 +184,7 @@ def test_what_a_truncation_took_during_a_sync_is_not_missed_where_its_name_is_us
     base = log.segments[-1].base
     for segment in log.segments:
         sim.store.files.forget(segment)
-    syncing = Syncing(sim.disk, [_mark(log)], whole=False)
+    syncing = Syncing(sim.disk, [mark_of(log)], whole=False)
     log.truncate_to(base - 1)
     syncing.run()
     assert any(isinstance(error, FileNotFoundError) for error in syncing.errors.values())

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker, produce_fields
+from tidelog.log.log import Log
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica.partition import Partition
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -234,10 +235,18 @@ def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: Harbour) -> N
     assert broker.append("tide", b"y") == 1
 
 
-def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(broker: Harbour) -> None:
+def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(
+    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.make_topic("wide", 3)
     partitions = [broker.partition("wide", index) for index in range(3)]
-    partitions[1].log._epochs = object()  # nothing that epochs could be read from
+    lead = Log.lead
+
+    def lead_unless_second(log: Log, leader_epoch: int) -> None:
+        assert log is not partitions[1].log, "its epochs can't be read"
+        lead(log, leader_epoch)
+
+    monkeypatch.setattr(Log, "lead", lead_unless_second)
     records = [
         PartitionChangeRecord(partition_id=index, topic_id=partitions[0].topic_id, leader=1) for index in range(3)
     ]

@@ -256,7 +256,7 @@ class GroupCommit:
             return
         for log in logs:
             del self._waiting[log]
-        marks = [_mark(log) for log in logs if log.offline is None]
+        marks = [mark_of(log) for log in logs if log.offline is None]
         if whole:
             self._begin(marks, whole=True)
             return
@@ -310,7 +310,7 @@ class GroupCommit:
             self.request(log)
 
 
-def _mark(log: Log) -> Mark:
+def mark_of(log: Log) -> Mark:
     """Note how far the log is written, and what must be synced for that."""
     active, ends = log.segments.active, log.ends
     sealed, names, folder = log.unsynced.begin_sync()
