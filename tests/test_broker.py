@@ -7,11 +7,11 @@ from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
 from tidelog.raft.folder import FolderError
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.inode import FileNode
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.network import SimNetwork
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.inode import FileNode
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.network import SimNetwork
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 METADATA = "/data/__cluster_metadata-0"

@@ -8,9 +8,9 @@ import pytest
 from tests.apis.harbour import Harbour
 from tidelog.metadata.versions import DEFAULT_LEVELS, METADATA_VERSION, MV_3_7_IV2
 from tidelog.raft.folder import FolderError
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.inode import FolderNode
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.inode import FolderNode
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 

@@ -12,7 +12,7 @@ import pytest
 
 from tidelog import __version__
 from tidelog.apis import SERVED
-from tidelog.apis.facts import FACTS
+from tidelog.apis.shared.broker_facts import FACTS
 from tidelog.cli.app import COMMANDS, app
 from tidelog.wire.keys import RANGES, ApiKey
 

@@ -11,8 +11,8 @@ from tests.apis.harbour import Harbour, batch, produce_fields
 from tests.apis.txn import Txn, read_committed
 from tests.batches import Producer
 from tests.group_requests import commit_fields
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 

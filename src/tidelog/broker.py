@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.apis.context import Endpoint, Services
-from tidelog.apis.deadlines import Deadlines
-from tidelog.apis.facts import facts
 from tidelog.apis.fetch.sessions import FetchSessions
-from tidelog.apis.producer_ids import ProducerIds
-from tidelog.apis.waiting import defaults_of
+from tidelog.apis.shared.bounded_wait import defaults_of
+from tidelog.apis.shared.broker_facts import facts
+from tidelog.apis.shared.context import Endpoint, Services
+from tidelog.apis.shared.deadlines import Deadlines
+from tidelog.apis.shared.producer_ids import ProducerIds
 from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller import brokers, producer_ids
 from tidelog.controller.activation import default_bootstrap

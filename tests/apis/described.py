@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidelog.apis.context import Context, Services
+from tidelog.apis.shared.context import Context, Services
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
 from tidelog.env.real import RealClock, RealRandom

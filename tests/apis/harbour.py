@@ -21,10 +21,10 @@ from tidelog.env.slices import LIGHT
 from tidelog.replica.partition import Partition
 from tidelog.server.answers import Slot
 from tidelog.server.dispatch import Dispatch
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import EPOCH_MS, SimLoop, Timeline
-from tidelog.sim.network import SimNetwork
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.loop import EPOCH_MS, SimLoop, Timeline
+from tidelog.sim.world.network import SimNetwork
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import build as build_batch
 from tidelog.wire.codec import decoder, encoder
 from tidelog.wire.errors import MalformedError

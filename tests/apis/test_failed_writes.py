@@ -8,7 +8,7 @@ import pytest
 from tests.apis.harbour import Harbour, batch, produce_fields
 from tests.apis.txn import read_all
 from tests.batches import Producer
-from tidelog.sim.disk import SimFile
+from tidelog.sim.world.disk import SimFile
 from tidelog.wire.batch import SEQUENCE_MAX
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey

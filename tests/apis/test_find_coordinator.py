@@ -4,7 +4,7 @@ import pytest
 
 from tests.apis.described import LEADER, context, image, topic
 from tidelog.apis import find_coordinator
-from tidelog.apis.internal_topics import creatable
+from tidelog.apis.shared.internal_topics import creatable
 from tidelog.config import BrokerConfig
 from tidelog.coordinator.placement import partition_of
 from tidelog.env.slices import whole

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tidelog.apis.loggers import alter_loggers, levels
+from tidelog.apis.shared.loggers import alter_loggers, levels
 from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange
 from tidelog.wire.errors import ErrorCode
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.apis.harbour import Harbour, batch, produce_fields
-from tidelog.apis import SERVED, needed_logs
+from tidelog.apis import SERVED
+from tidelog.apis.shared import needed_logs
 from tidelog.server.dispatch import OPEN_WAIT_S
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey

@@ -11,9 +11,9 @@ import pytest
 from tests.apis.harbour import Harbour
 from tests.apis.txn import Txn, read_all, read_committed
 from tests.raw import build
-from tidelog.sim.client import ClientConnection
-from tidelog.sim.loop import SimLoop
-from tidelog.sim.random import SimRandom
+from tidelog.sim.clients.connection import ClientConnection
+from tidelog.sim.world.loop import SimLoop
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -6,9 +6,9 @@ import pytest
 
 from tests.apis.harbour import Asked, Harbour, batch, in_transaction, produce_fields
 from tests.batches import Producer
-from tidelog.sim.client import ClientConnection
-from tidelog.sim.loop import SimLoop
-from tidelog.sim.random import SimRandom
+from tidelog.sim.clients.connection import ClientConnection
+from tidelog.sim.world.loop import SimLoop
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse

@@ -6,9 +6,9 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.apis.deadlines import LOOK_S, QUEUES_MAX, Deadlines
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.apis.shared.deadlines import LOOK_S, QUEUES_MAX, Deadlines
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 
 
 class Request:

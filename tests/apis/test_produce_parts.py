@@ -9,7 +9,7 @@ from tests.apis.harbour import Asked, Harbour, batch, in_transaction
 from tests.apis.txn import SECOND, Txn
 from tests.batches import Producer
 from tidelog.apis.produce import PARTITIONS_AT_ONCE, takes_long
-from tidelog.apis.produce_parts import PARTITIONS_A_PART
+from tidelog.apis.shared.produce_parts import PARTITIONS_A_PART
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.apis.producer_ids import REFILL_BELOW, ProducerIds
+from tidelog.apis.shared.producer_ids import REFILL_BELOW, ProducerIds
 from tidelog.controller.producer_ids import ProducerIdBlock
 from tidelog.env.promise import Promise
 

@@ -15,7 +15,7 @@ from tidelog.apis import (
     list_config_resources,
     push_telemetry,
 )
-from tidelog.apis.context import Context
+from tidelog.apis.shared.context import Context
 from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey

@@ -20,9 +20,9 @@ from tidelog.raft.driver import RaftDriver
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.store_log import METADATA_CONFIG, StoreLog
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.records.metadata import Record, decode_record, encode_record
 

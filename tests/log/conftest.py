@@ -7,8 +7,8 @@ import pytest
 from tests.log.shore import CountingDisk, Shore
 
 from tidelog.env.real_disk import RealDisk
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 
 @pytest.fixture(params=["simulated", "real"])

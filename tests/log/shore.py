@@ -14,10 +14,10 @@ from tidelog.log.record_check import Lengthy, answer
 from tidelog.log.slice import Slice
 from tidelog.log.store import Store
 from tidelog.log.validate import Unlooked
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.inode import FileNode
-from tidelog.sim.loop import EPOCH_MS, SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.inode import FileNode
+from tidelog.sim.world.loop import EPOCH_MS, SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate, records
 
 TOPIC_ID = bytes(range(16))

@@ -4,8 +4,8 @@ import pytest
 
 from tidelog.log.aborted import ENTRY, Aborted, AbortedIndex, AbortedIndexError
 from tidelog.log.producers import Completed
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 PATH = "/t-0/00000000000000000000.txnindex"
 

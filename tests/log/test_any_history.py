@@ -24,9 +24,9 @@ from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX
 from tidelog.log.segment import Segment
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.unsynced import Unsynced
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.inode import FileNode
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.inode import FileNode
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.markers import read_marker

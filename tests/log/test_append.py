@@ -7,7 +7,7 @@ from tests.batches import CONTROL, GZIP, LOG_APPEND_TIME, LZ4, ZSTD, Batch, Prod
 from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
 from tidelog.log.validate import RECORDS_MAX, RecordsRefused
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.batch import read_header, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 

@@ -10,7 +10,7 @@ from tidelog.log.beginning import AT_ONCE_MAX, AT_ONCE_PER_S
 from tidelog.log.commit import LOGS_MAX
 from tidelog.log.folder import PartitionFolder
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk, SimFile
+from tidelog.sim.world.disk import SimDisk, SimFile
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 NEXT_ID = bytes(15) + b"\x02"

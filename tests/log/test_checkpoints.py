@@ -13,8 +13,8 @@ from tidelog.log.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 PATH = "/data/checkpoint"
 

@@ -9,7 +9,7 @@ from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
 from tidelog.log.commit import SYNC_EACH_MAX
 from tidelog.log.flush import Saving
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 

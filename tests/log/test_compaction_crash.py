@@ -7,8 +7,8 @@ from tests.log.shore import ROOT, Shore
 
 from tidelog.log.log import Log
 from tidelog.log.names import CLEANED, DELETED, SWAP
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 STEPS_MAX = 400
 

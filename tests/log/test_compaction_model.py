@@ -13,7 +13,7 @@ from tests.log.test_compaction_transactions import committed
 
 from tidelog.log.log import Log
 from tidelog.log.names import SNAPSHOT
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.random import SimRandom
 
 KEYS = [b"a", b"b", b"c" * 60]
 PLAIN, TRANSACTIONAL = (10, 11), (20, 21)

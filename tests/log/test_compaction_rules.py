@@ -6,8 +6,8 @@ from tests.log.keyed import clean, compacted, contents, headers, pairs, put, rol
 from tests.log.shore import NOW_MS, TOPIC_ID, Shore, send
 
 from tidelog.log.names import LOG
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 DAY_MS = 86_400_000
 

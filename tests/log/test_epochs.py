@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tidelog.log.checkpoints import write_epochs
 from tidelog.log.epochs import UNDEFINED, LeaderEpochs
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 
 def epochs(*entries: tuple[int, int]) -> LeaderEpochs:

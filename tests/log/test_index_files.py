@@ -9,8 +9,8 @@ from tidelog.env.promise import Promise
 from tidelog.log.index import OFFSET_ENTRY
 from tidelog.log.log import Log
 from tidelog.log.names import OFFSET_INDEX, TIME_INDEX
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 SMALL = {"internal_segment_bytes": "3000", "index_interval_bytes": "200"}
 COUNT = 115

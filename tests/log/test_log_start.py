@@ -3,8 +3,8 @@
 import pytest
 from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
 
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 SMALL = {"internal_segment_bytes": "1000"}
 

@@ -7,7 +7,7 @@ from tests.log.shore import NOW_MS, ROOT, Shore, append, values
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEANER, LOG_START, PARTITION_METADATA, RECOVERY_POINT, REPLICATION
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
 FILE = f"{ROOT}/{RECOVERY_POINT}"

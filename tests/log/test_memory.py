@@ -8,7 +8,7 @@ from tests.log.shore import EPOCH, NOW_MS, CountingDisk, Shore, append, batch, s
 from tidelog.log.aborted import Aborted
 from tidelog.log.log import Log
 from tidelog.log.memory import RESERVED_OFFSETS
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 MEMORY = {"tidelog_storage": "memory", "retention_bytes": "1000000"}

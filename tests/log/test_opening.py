@@ -9,7 +9,7 @@ from tests.log.shore import NOW_MS, TOPIC_ID, Shore, append, values
 
 from tidelog.env.promise import Promise
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk, SimFile
+from tidelog.sim.world.disk import SimDisk, SimFile
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 NEXT_ID = bytes(15) + b"\x02"

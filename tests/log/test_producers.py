@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tidelog.log.producer_snapshot import SnapshotError, decode_snapshot, encode_snapshot, read_snapshot
 from tidelog.log.producers import EPOCH_MAX, PRODUCERS_MAX, Appended, Completed, Producers
 from tidelog.log.windows import find_older
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import HEADER, SEQUENCE_MAX, TRANSACTIONAL_FLAG, build, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record

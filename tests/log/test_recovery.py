@@ -7,7 +7,7 @@ from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 from tidelog.log import upkeep
 from tidelog.log.checkpoints import CheckpointError
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}

@@ -6,7 +6,7 @@ from tests.log.keyed import end, put
 from tests.log.shore import NOW_MS, CountingDisk, Shore, batch, send, values
 
 from tidelog.log.log import Log
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.random import SimRandom
 
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200", "retention_ms": "50"}
 LATER_MS = NOW_MS + 1_000_000

@@ -8,9 +8,9 @@ from tests.log.shore import CountingDisk, Shore, append, values
 from tidelog.env.network import Buffer
 from tidelog.log import recovery, rewriting
 from tidelog.log.names import AGAIN
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.inode import FileNode
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.inode import FileNode
+from tidelog.sim.world.random import SimRandom
 
 STEPS = 40
 

@@ -4,8 +4,8 @@ import pytest
 from tests.log.shore import batch
 
 from tidelog.log.scan import READ_BYTES, BadBatch, batches, locate
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import HEADER_BYTES
 
 ONE = batch(b"a" * 100).encode()

@@ -10,8 +10,8 @@ from tests.log.shore import ROOT, TOPIC_ID, CountingDisk, Shore, append, values
 from tidelog.env.promise import Promise
 from tidelog.log import flush
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
 

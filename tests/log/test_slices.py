@@ -8,8 +8,8 @@ from tests.log.shore import EPOCH, NOW_MS, Shore, append
 from tidelog.env.network import Buffer
 from tidelog.log.log import Log
 from tidelog.log.producer_snapshot import encode_snapshot
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
 

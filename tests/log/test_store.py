@@ -7,7 +7,7 @@ from tests.work import calls
 
 from tidelog.log.scan import BadBatch
 from tidelog.log.scrub import Scrub, check_piece
-from tidelog.sim.disk import SimDisk
+from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.batch import build
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record

@@ -8,8 +8,8 @@ from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
 from tidelog.env.real_disk import RealDisk
 from tidelog.log.commit import Syncing, mark_of
 from tidelog.log.log import Log
-from tidelog.sim.disk import SimDisk, SimFile
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.random import SimRandom
 
 
 class Crowded(CountingDisk):

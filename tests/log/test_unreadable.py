@@ -14,9 +14,9 @@ from tidelog.log.index import BLOCK_ENTRIES, OFFSET_ENTRY, IndexFile, SealedInde
 from tidelog.log.log import Log
 from tidelog.log.scrub import Scrub
 from tidelog.log.unreadable import AGAIN_MS, RANGES_MAX, Unreadable, UnreadableBytes, readable
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.loop import Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
 

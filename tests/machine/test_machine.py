@@ -8,8 +8,8 @@ from tidelog.env.promise import Promise
 from tidelog.machine import machine as machine_module
 from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 State = tuple[int, ...]

@@ -9,8 +9,8 @@ from tidelog.env.slices import Steps, whole
 from tidelog.machine import machine as machine_module
 from tidelog.machine.machine import Machine, Position
 from tidelog.machine.stepwise import Stepwise
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 State = tuple[int, ...]

@@ -9,8 +9,8 @@ from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotId, list_snapshots
 from tidelog.raft.store_log import METADATA_CONFIG, METADATA_TOPIC, StoreLog
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 FOLDER = f"{ROOT}/{METADATA_TOPIC}-0"
 

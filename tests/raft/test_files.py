@@ -26,9 +26,9 @@ from tidelog.raft.snapshot import (
     write_snapshot,
 )
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.uuids import uuid_bytes
 
 DIRECTORY = uuid_bytes("DxlK0OXYTTORAgQinkzEfA")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.sim.checkers import History, Violation, check_numbered
+from tidelog.sim.scenarios.checkers import History, Violation, check_numbered
 
 
 @pytest.fixture

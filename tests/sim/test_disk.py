@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 
 
 def new_disk(seed: int = 1) -> SimDisk:

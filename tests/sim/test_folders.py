@@ -6,9 +6,9 @@ from tidelog.coordinator.shard_states import ShardState
 from tidelog.coordinator.shards import Shards
 from tidelog.log.opening import Place
 from tidelog.raft import folder
-from tidelog.sim.checkers import Violation
-from tidelog.sim.folders import FoldersRun
-from tidelog.sim.transactions import TransactionsRun
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.folders import FoldersRun
+from tidelog.sim.scenarios.transactions import TransactionsRun
 
 Kinds = tuple[tuple[str, float], ...]
 

@@ -10,9 +10,9 @@ import pytest
 from tidelog.coordinator.group import fencing
 from tidelog.coordinator.group.classic import departures
 from tidelog.log import commit
-from tidelog.sim.checkers import Violation
-from tidelog.sim.group_history import SESSION_S, GroupHistory
-from tidelog.sim.groups import GroupsRun
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.group_history import SESSION_S, GroupHistory
+from tidelog.sim.scenarios.groups import GroupsRun
 
 POWER = (("power", 1.0),)
 REPEATED = (3, 4, 5)
@@ -51,7 +51,10 @@ def test_what_groups_promise_is_kept_for_long(seed: int) -> None:
 
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
     here = [GroupsRun(seed).go().fingerprint for seed in REPEATED]
-    code = f"from tidelog.sim.groups import GroupsRun; print(*(GroupsRun(s).go().fingerprint for s in {REPEATED}))"
+    code = (
+        "from tidelog.sim.scenarios.groups import GroupsRun; "
+        f"print(*(GroupsRun(s).go().fingerprint for s in {REPEATED}))"
+    )
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         found = subprocess.run(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.sim.loop import EPOCH_MS, SimLoop, Timeline
-from tidelog.sim.random import SimRandom
+from tidelog.sim.world.loop import EPOCH_MS, SimLoop, Timeline
+from tidelog.sim.world.random import SimRandom
 
 
 @pytest.fixture

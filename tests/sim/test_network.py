@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidelog.sim.loop import SimLoop, Timeline
-from tidelog.sim.network import SimListener, SimNetwork
-from tidelog.sim.random import SimRandom
-from tidelog.sim.socket import WINDOW_BYTES, SimSocket
+from tidelog.sim.world.loop import SimLoop, Timeline
+from tidelog.sim.world.network import SimListener, SimNetwork
+from tidelog.sim.world.random import SimRandom
+from tidelog.sim.world.socket import WINDOW_BYTES, SimSocket
 
 
 class Town:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tidelog.apis.written import Written
+from tidelog.apis.shared.high_watermark_wait import Written
 from tidelog.config.topic import TopicConfig
 from tidelog.env.disk import Disk
 from tidelog.log import commit, producers, recovery
@@ -15,8 +15,8 @@ from tidelog.log.log import Log
 from tidelog.log.producers import Producers
 from tidelog.replica.partition import Partition
 from tidelog.sim.__main__ import main
-from tidelog.sim.checkers import Violation
-from tidelog.sim.scenario import Run
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.scenario import Run
 
 POWER = (("power", 1.0),)
 FULL = (("full", 1.0),)
@@ -79,7 +79,7 @@ def test_a_start_that_only_syncs_what_a_failed_sync_left_is_found_out(monkeypatc
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
     here = Run(3).go()
     assert Run(3).go().trace == here.trace
-    code = "import sys; from tidelog.sim.scenario import Run; print(Run(3).go().fingerprint)"
+    code = "import sys; from tidelog.sim.scenarios.scenario import Run; print(Run(3).go().fingerprint)"
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         found = subprocess.run(

@@ -20,16 +20,16 @@ from tidelog.log.producers import Producers
 from tidelog.log.segments import Segments
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.store import Store
-from tidelog.sim import workloads
-from tidelog.sim.again import AgainRun
-from tidelog.sim.changes import ChangesRun
-from tidelog.sim.checkers import Violation
-from tidelog.sim.compacted import CompactedRun
-from tidelog.sim.disk import SimDisk
-from tidelog.sim.inode import FileNode
-from tidelog.sim.kept import KeptRun
-from tidelog.sim.scenarios import SCENARIOS, make, of_seed
-from tidelog.sim.workloads import IdempotentProducer
+from tidelog.sim.clients import workloads
+from tidelog.sim.clients.workloads import IdempotentProducer
+from tidelog.sim.scenarios.changes import ChangesRun
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.compacted import CompactedRun
+from tidelog.sim.scenarios.kept import KeptRun
+from tidelog.sim.scenarios.listed import SCENARIOS, make, of_seed
+from tidelog.sim.scenarios.recreated import AgainRun
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.inode import FileNode
 
 POWER = (("power", 1.0),)
 KILL = (("kill", 1.0),)

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from tidelog.apis import joining
-from tidelog.apis.staged import Staged
+from tidelog.apis.shared import txn_verification
+from tidelog.apis.shared.staged import Staged
 from tidelog.coordinator.group import fold as group_fold
 from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.state import Transaction, TransactionsState
 from tidelog.env.promise import Promise
 from tidelog.log.producers import Producers
-from tidelog.sim.checkers import Violation
-from tidelog.sim.transactions import TransactionsRun
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.transactions import TransactionsRun
 from tidelog.wire.errors import KafkaError
 
 QUIET = (("drop", 1.0), ("kill", 1.0))
@@ -81,7 +81,7 @@ def test_a_broker_that_judges_batches_by_what_was_known_when_they_came_is_found_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was sent behind a join is handled before it, and told so when its own turn comes."""
-    join = joining.join
+    join = txn_verification.join
 
     def as_it_came(context: Any, request: Any) -> Any:
         outcome = join(context, request)
@@ -90,11 +90,11 @@ def test_a_broker_that_judges_batches_by_what_was_known_when_they_came_is_found_
             for data in topic.partition_data:
                 try:
                     partition = context.services.replicas.get(topic.name, data.index)
-                    joining.Joined(context.version).check_order(partition, memoryview(data.records))
+                    txn_verification.Joined(context.version).check_order(partition, memoryview(data.records))
                 except KafkaError as error:
                     early.append(((topic.name, data.index), error))
 
-        def refuse(joined: joining.Joined) -> joining.Joined:
+        def refuse(joined: txn_verification.Joined) -> txn_verification.Joined:
             for place, error in early:
                 joined.refuse(place, error)
             return joined
@@ -103,7 +103,7 @@ def test_a_broker_that_judges_batches_by_what_was_known_when_they_came_is_found_
 
     held: Any = Staged.__init__
     monkeypatch.setattr(Staged, "__init__", lambda self, answer, appended=None: held(self, answer))
-    monkeypatch.setattr(joining, "join", as_it_came)
+    monkeypatch.setattr(txn_verification, "join", as_it_came)
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in first_violation()
 
 

@@ -55,7 +55,7 @@ MODULES = (
     Module("coordinator/txn/decide.py", ("tests/coordinator/txn", "tests/apis/test_transactions.py")),
     Module("coordinator/txn/ending.py", ("tests/apis/test_transaction_ends.py", "tests/apis/test_transactions.py")),
     Module(
-        "apis/joining.py",
+        "apis/shared/txn_verification.py",
         (
             "tests/apis/test_transactions.py",
             "tests/apis/test_pipelined_transactions.py",
@@ -192,7 +192,7 @@ KNOWN: tuple[Known, ...] = (
     Known("coordinator/group/classic/join.py", "reason=(request.reason or", "a reason is only logged"),
     Known("coordinator/group/classic/join.py", "REASON_MAX = ", "a reason is only logged"),
     Known(
-        "apis/joining.py",
+        "apis/shared/txn_verification.py",
         "raise KafkaError(",
         "the coordinator, and the log, say the same of an epoch that is over",
         kind="left out",

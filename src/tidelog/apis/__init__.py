@@ -63,7 +63,7 @@ SERVED: dict[int, str] = {
 
 def handler(key: int) -> Callable[..., Any]:
     """The `handle` function of an API that is served; one that changes something also tells the log of it."""
-    from tidelog.apis.administration import watched
+    from tidelog.apis.shared.administration import watched
 
     return watched(key, import_module(f"tidelog.apis.{SERVED[key]}").handle)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.transactional import answered, as_known_to
+from tidelog.apis.shared.transactional import answered, as_known_to
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, partition_of
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
 
 FENCED_FROM = 2

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidelog.apis.transactional import answered, as_known_to
+from tidelog.apis.shared.transactional import answered, as_known_to
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
@@ -33,7 +33,7 @@ from tidelog.wire.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 FENCED_FROM = 2
 BATCHED_FROM = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import RESOURCES_A_STEP, alter, told, too_many
+from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, told, too_many
 from tidelog.controller.configs import Change, Operation, ResourceChange
 from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.alter_configs import (
@@ -18,7 +18,7 @@ from tidelog.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
 

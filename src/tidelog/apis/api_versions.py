@@ -26,7 +26,7 @@ from tidelog.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 PRODUCE_TOLD_FROM = 0
 NOT_TOLD = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)

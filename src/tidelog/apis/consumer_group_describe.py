@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import GROUP_OPERATIONS
-from tidelog.apis.repeats import bounded
+from tidelog.apis.shared.nodes import GROUP_OPERATIONS
+from tidelog.apis.shared.repeats import bounded
 from tidelog.coordinator.group.consumer.describe import described
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.env.slices import Steps
@@ -22,7 +22,7 @@ from tidelog.wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:

@@ -16,7 +16,7 @@ from tidelog.coordinator.group.consumer.requests import prepared
 from tidelog.coordinator.group.router import consumer_heartbeat
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
     from tidelog.wire.messages.consumer_group_heartbeat import (

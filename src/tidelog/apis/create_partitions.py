@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.waiting import decide
+from tidelog.apis.shared.bounded_wait import decide
 from tidelog.controller.limits import CHANGES_MAX
 from tidelog.controller.topics import create_partitions
 from tidelog.env.slices import whole
@@ -19,7 +19,7 @@ from tidelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
 

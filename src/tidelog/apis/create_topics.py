@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.apis.describe_configs import FROM_TOPIC, topic_entries
-from tidelog.apis.waiting import decide, defaults_of
+from tidelog.apis.shared.bounded_wait import decide, defaults_of
 from tidelog.config.setting import ConfigError
 from tidelog.config.topic import STORAGE, TopicConfig, check_topic, new_topic, resolve_topic
 from tidelog.controller.configs import check_sizes
@@ -26,7 +26,7 @@ from tidelog.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context, Services
+    from tidelog.apis.shared.context import Context, Services
     from tidelog.config.broker import BrokerConfig
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps

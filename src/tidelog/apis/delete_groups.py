@@ -12,7 +12,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 AT_ONCE = 512
 """Groups that are on their way to the log at once."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.written import Written
+from tidelog.apis.shared.high_watermark_wait import Written
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import Steps, settled
@@ -25,7 +25,7 @@ from tidelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.replica.partition import Partition
 
 TO_HIGH_WATERMARK = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.waiting import decide
+from tidelog.apis.shared.bounded_wait import decide
 from tidelog.controller.limits import CHANGES_MAX
 from tidelog.controller.topics import delete_topics
 from tidelog.env.slices import whole
@@ -17,7 +17,7 @@ from tidelog.wire.messages.delete_topics import DeletableTopicResult, DeleteTopi
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
 

@@ -11,7 +11,7 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:

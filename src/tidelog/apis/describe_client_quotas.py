@@ -19,7 +19,7 @@ from tidelog.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 ENTITY_TYPES = ("user", "client-id", "ip")
 EXACT = 0

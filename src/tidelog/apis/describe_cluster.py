@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import CLUSTER_OPERATIONS, NO_NODE, NOT_TOLD, any_alive, brokers_on
+from tidelog.apis.shared.nodes import CLUSTER_OPERATIONS, NO_NODE, NOT_TOLD, any_alive, brokers_on
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -16,7 +16,7 @@ from tidelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 BROKERS = 1
 CONTROLLERS = 2

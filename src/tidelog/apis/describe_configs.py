@@ -15,9 +15,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tidelog.apis.facts import FACTS
-from tidelog.apis.loggers import LOGGER_RESOURCE, levels
-from tidelog.apis.repeats import bounded
+from tidelog.apis.shared.broker_facts import FACTS
+from tidelog.apis.shared.loggers import LOGGER_RESOURCE, levels
+from tidelog.apis.shared.repeats import bounded
 from tidelog.config.broker import BrokerConfig, synonyms
 from tidelog.config.group import BROKER_SYNONYMS as GROUP_SYNONYMS
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig, resolve_group
@@ -37,7 +37,7 @@ from tidelog.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import ClusterImage
 
 FROM_TOPIC = 1

@@ -11,14 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import GROUP_OPERATIONS
-from tidelog.apis.repeats import bounded
+from tidelog.apis.shared.nodes import GROUP_OPERATIONS
+from tidelog.apis.shared.repeats import bounded
 from tidelog.coordinator.group.listing import describe_group
 from tidelog.env.slices import Steps, mapped
 from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 GROUPS_A_STEP = 1

@@ -21,7 +21,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:

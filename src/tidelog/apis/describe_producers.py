@@ -19,7 +19,7 @@ from tidelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.log.producers import Producer
 
 

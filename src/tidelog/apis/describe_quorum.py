@@ -24,7 +24,7 @@ from tidelog.wire.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.raft.voters import ReplicaKey
 
 FIRST_WITH_NODES = 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import TOPIC_OPERATIONS, PartitionView, offline_here
+from tidelog.apis.shared.nodes import TOPIC_OPERATIONS, PartitionView, offline_here
 from tidelog.controller.names import INTERNAL_TOPICS, why_invalid
 from tidelog.env.slices import CHEAP_A_STEP, Steps, distinct, mapped, ordered
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import TopicImage
 
 

@@ -17,7 +17,7 @@ from tidelog.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: DescribeTransactionsRequest) -> Steps[DescribeTransactionsResponse]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.waiting import decide, defaults_of
+from tidelog.apis.shared.bounded_wait import decide, defaults_of
 from tidelog.controller.elections import elect_leaders
 from tidelog.env.slices import Steps, mapped, settled
 from tidelog.wire.errors import KafkaError
@@ -20,7 +20,7 @@ from tidelog.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.create_topics import make_topics
-from tidelog.apis.internal_topics import creatable
-from tidelog.apis.nodes import NO_NODE, endpoint_of
+from tidelog.apis.shared.internal_topics import creatable
+from tidelog.apis.shared.nodes import NO_NODE, endpoint_of
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.env.slices import Steps, mapped, settled
 from tidelog.wire.errors import ErrorCode
@@ -22,7 +22,7 @@ from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 SHARE = 2

@@ -19,7 +19,7 @@ from tidelog.wire.messages.get_telemetry_subscriptions import (
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 PUSH_INTERVAL_MS = 300_000
 ACCEPTED_COMPRESSION = (4, 3, 1, 2)

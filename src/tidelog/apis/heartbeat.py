@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.coordinator.group.router import classic_heartbeat
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

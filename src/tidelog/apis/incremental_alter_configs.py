@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.altering import RESOURCES_A_STEP, alter, told, too_many
+from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, told, too_many
 from tidelog.controller.configs import Change, ResourceChange
 from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.incremental_alter_configs import (
@@ -17,7 +17,7 @@ from tidelog.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.apis.transactional import answered, as_known_to
+from tidelog.apis.shared.transactional import answered, as_known_to
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 log = logging.getLogger("tidelog.init_producer_id")
 

@@ -17,7 +17,7 @@ from tidelog.coordinator.group.router import join_group
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
 
 FIRST_WITH_NULL_PROTOCOL = 7

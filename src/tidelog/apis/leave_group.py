@@ -13,7 +13,7 @@ from tidelog.env.slices import Steps, settled
 from tidelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
 
 FIRST_WITH_MANY = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.nodes import brokers_on
+from tidelog.apis.shared.nodes import brokers_on
 from tidelog.config.group import GROUP_RESOURCE
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.wire.errors import ErrorCode
@@ -19,7 +19,7 @@ from tidelog.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 BROKER_LOGGER_RESOURCE = 8
 CLIENT_METRICS_RESOURCE = 16

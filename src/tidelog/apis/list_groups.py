@@ -12,7 +12,7 @@ from tidelog.env.slices import Steps
 from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:

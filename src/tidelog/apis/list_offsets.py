@@ -17,7 +17,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.written import Written
+from tidelog.apis.shared.high_watermark_wait import Written
 from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps, settled
@@ -32,7 +32,7 @@ from tidelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.log.search import Found, Key, Walked
     from tidelog.replica.partition import Partition
 

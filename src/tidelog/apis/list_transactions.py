@@ -17,7 +17,7 @@ from tidelog.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.coordinator.txn.state import Transaction
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.apis.administration import tell, topics_created
-from tidelog.apis.nodes import (
+from tidelog.apis.shared.administration import tell, topics_created
+from tidelog.apis.shared.nodes import (
     CLUSTER_OPERATIONS,
     NOT_TOLD,
     TOPIC_OPERATIONS,
@@ -38,7 +38,7 @@ from tidelog.wire.messages.metadata import (
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
     from tidelog.metadata.image import ClusterImage, TopicImage
@@ -76,7 +76,7 @@ def _tell_refused(response: CreateTopicsResponse) -> None:
 
 def _make(context: Context, names: list[str]) -> Promise[CreateTopicsResponse]:
     from tidelog.apis.create_topics import make_topics
-    from tidelog.apis.internal_topics import creatable
+    from tidelog.apis.shared.internal_topics import creatable
     from tidelog.wire.messages.create_topics import CreateTopicsRequest
 
     services = context.services

@@ -21,7 +21,7 @@ from tidelog.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import ClusterImage
 
 FIRST_WITH_TOPIC_IDS = 10

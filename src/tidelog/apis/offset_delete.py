@@ -18,7 +18,7 @@ from tidelog.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 
 def handle(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:

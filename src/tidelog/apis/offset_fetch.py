@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.apis.repeats import bounded
+from tidelog.apis.shared.repeats import bounded
 from tidelog.coordinator.group.lookup import NO_OFFSET, AskedTopic, Found, Lookup, stand
 from tidelog.coordinator.group.state import GroupsState
 from tidelog.env.promise import Promise
@@ -35,7 +35,7 @@ from tidelog.wire.messages.offset_fetch import (
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import ClusterImage
 
 FIRST_WITH_GROUP_ERROR = 2

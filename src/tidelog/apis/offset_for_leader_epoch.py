@@ -21,7 +21,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 log = logging.getLogger("tidelog.offset_for_leader_epoch")
 

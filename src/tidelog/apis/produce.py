@@ -20,10 +20,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidelog.apis.admission import IDS_FROM, Admissions, keep, look_ahead, served
-from tidelog.apis.leader_hint import hint_at_leader, node_endpoints
-from tidelog.apis.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
-from tidelog.apis.staged import Staged, staged_after
+from tidelog.apis.shared.leader_hint import hint_at_leader, node_endpoints
+from tidelog.apis.shared.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
+from tidelog.apis.shared.record_validation import IDS_FROM, Admissions, keep, look_ahead, served
+from tidelog.apis.shared.staged import Staged, staged_after
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import whole
@@ -56,8 +56,8 @@ from tidelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context, Services
-    from tidelog.apis.joining import Joined
+    from tidelog.apis.shared.context import Context, Services
+    from tidelog.apis.shared.txn_verification import Joined
     from tidelog.env.slices import Steps
     from tidelog.log.validate import Admitted
     from tidelog.replica.partition import Partition
@@ -327,7 +327,7 @@ def _admit(context: Context, request: ProduceRequest) -> Outcome:
 def _join(context: Context, request: ProduceRequest, admissions: Admissions) -> Outcome:
     if request.transactional_id is None:
         return _append_all(context, request, admissions, None)
-    from tidelog.apis.joining import join  # here: most brokers never see a transaction
+    from tidelog.apis.shared.txn_verification import join  # here: most brokers never see a transaction
 
     try:
         joined = join(context, request)

@@ -13,7 +13,7 @@ from tidelog.wire.messages.push_telemetry import PushTelemetryRequest, PushTelem
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 RESERVED = (ZERO_UUID, ZERO_UUID[:15] + b"\x01")
 COMPRESSION_MAX = 4

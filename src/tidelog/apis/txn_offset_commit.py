@@ -27,7 +27,7 @@ from tidelog.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import ClusterImage
 
 KNOWS_LOADING_FROM = 2

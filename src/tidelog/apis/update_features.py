@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.waiting import decide
+from tidelog.apis.shared.bounded_wait import decide
 from tidelog.controller.features import update_features
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 UPDATES_MAX = 1000
 """Some ten features are known."""

@@ -24,7 +24,7 @@ from tidelog.wire.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
 
 AT_ONCE = 512
 """Markers that are on their way to their logs at once."""

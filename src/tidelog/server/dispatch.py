@@ -21,11 +21,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.apis import SERVED, handler
-from tidelog.apis.context import Context, Services
 from tidelog.apis.fetch.path import FetchPath
-from tidelog.apis.needed_logs import needed
 from tidelog.apis.produce import ProducePath, takes_long
-from tidelog.apis.staged import Staged
+from tidelog.apis.shared.context import Context, Services
+from tidelog.apis.shared.needed_logs import needed
+from tidelog.apis.shared.staged import Staged
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import LIGHT, Steps, Weight, settled
 from tidelog.server.answers import Answer, Late, Slot

@@ -11,7 +11,7 @@ from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Services
+    from tidelog.apis.shared.context import Services
     from tidelog.env.network import Listener, Socket
     from tidelog.server.dispatch import Dispatch
 

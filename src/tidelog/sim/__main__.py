@@ -6,9 +6,9 @@ import sys
 import traceback
 from collections import Counter
 
-from tidelog.sim.checkers import Violation
-from tidelog.sim.scenarios import SCENARIOS, make, of_seed
-from tidelog.sim.world import World
+from tidelog.sim.scenarios.checkers import Violation
+from tidelog.sim.scenarios.listed import SCENARIOS, make, of_seed
+from tidelog.sim.world.world import World
 
 
 def main(arguments: list[str] | None = None) -> int:

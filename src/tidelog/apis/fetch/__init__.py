@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
 from tidelog.apis.fetch.sessions import IDS_FROM, Key, Session
-from tidelog.apis.leader_hint import node_endpoints
+from tidelog.apis.shared.leader_hint import node_endpoints
 from tidelog.env.slices import Steps, whole
 from tidelog.wire.codec import pieces, pieces_steps
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ from tidelog.wire.messages.fetch import (
 from tidelog.wire.release import release, release_list
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Context
+    from tidelog.apis.shared.context import Context
     from tidelog.replica.partition import Partition
 
 FLEXIBLE_FROM = 12

@@ -19,7 +19,7 @@ from tidelog.env.slices import whole
 from tidelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from tidelog.apis.context import Services
+    from tidelog.apis.shared.context import Services
     from tidelog.replica.partition import Partition
 
 FIRST_VERSION, LAST_VERSION = 15, 18

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.apis.leader_hint import hint_at_leader
+from tidelog.apis.shared.leader_hint import hint_at_leader
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
     AbortedTransaction,
