@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apis.harbour import SETTINGS, Harbour
+from tests.apis.sim_broker import SETTINGS, SimBroker
 from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
@@ -40,12 +40,12 @@ class AgeingDisk(SimDisk):
         self.lasts -= 1
 
 
-def voyage(disk: SimDisk) -> None:
+def scenario_run(disk: SimDisk) -> None:
     """A life of a broker, with a topic in it, that ends cleanly."""
-    harbour = Harbour(disk=disk)
-    harbour.make_topic("tide")
-    harbour.append("tide", b"x")
-    harbour.wait(harbour.broker.stop())
+    sim_broker = SimBroker(disk=disk)
+    sim_broker.make_topic("tide")
+    sim_broker.append("tide", b"x")
+    sim_broker.wait(sim_broker.broker.stop())
     disk.release_locks()
 
 
@@ -68,7 +68,7 @@ def test_a_start_that_the_metadatas_disk_fails_says_so_whichever_sync_it_was() -
     told = 0
     for lasts in range(40):
         disk = AgeingDisk(SimRandom(lasts))
-        voyage(disk)
+        scenario_run(disk)
         disk.lasts = lasts
         error = start(disk)
         if disk.lasts >= 0:
@@ -88,7 +88,7 @@ def test_a_start_that_the_metadatas_disk_fails_says_so_whichever_sync_it_was() -
 )
 def test_partitions_without_the_metadata_that_named_them_are_not_put_aside(lost: str) -> None:
     disk = SimDisk(SimRandom(1))
-    voyage(disk)
+    scenario_run(disk)
     for name in disk.list_folder(METADATA):
         path = f"{METADATA}/{name}"
         if name.endswith(".log") and lost == "its records":

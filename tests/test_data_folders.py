@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.metadata.versions import DEFAULT_LEVELS, METADATA_VERSION, MV_3_7_IV2
 from tidelog.raft.folder import FolderError
 from tidelog.sim.world.disk import SimDisk
@@ -21,27 +21,27 @@ PARTITIONS = 4
 def disk_of_two() -> SimDisk:
     """As it is after a clean stop: each of two folders has two of the four partitions, with three records each."""
     disk = SimDisk(SimRandom(1))
-    harbour = Harbour(TWO, disk=disk)
-    harbour.make_topic("tide", PARTITIONS)
+    sim_broker = SimBroker(TWO, disk=disk)
+    sim_broker.make_topic("tide", PARTITIONS)
     for index in range(PARTITIONS):
         for number in range(3):
-            assert harbour.append("tide", b"old", partition=index) == number
-    stop(harbour)
+            assert sim_broker.append("tide", b"old", partition=index) == number
+    stop(sim_broker)
     for folder in ("/a", "/b"):
         assert sum(name.startswith("tide-") for name in disk.list_folder(folder)) == 2
     return disk
 
 
-def stop(harbour: Harbour) -> None:
-    harbour.wait(harbour.broker.stop())
-    harbour.kill()
+def stop(sim_broker: SimBroker) -> None:
+    sim_broker.wait(sim_broker.broker.stop())
+    sim_broker.kill()
 
 
 def refused(disk: SimDisk, settings: dict[str, str] = TWO) -> str:
     """Why a start on the disk is refused."""
     try:
         with pytest.raises(FolderError) as told:
-            Harbour(settings, disk=disk)
+            SimBroker(settings, disk=disk)
     finally:
         disk.release_locks()
     return str(told.value)
@@ -55,8 +55,8 @@ def directory_id(disk: SimDisk, folder: str) -> str:
     return disk.read_whole(f"{folder}/meta.properties").decode().partition("directory.id=")[2].strip()
 
 
-def ends(harbour: Harbour) -> list[int]:
-    return [harbour.partition("tide", index).log.log_end for index in range(PARTITIONS)]
+def ends(sim_broker: SimBroker) -> list[int]:
+    return [sim_broker.partition("tide", index).log.log_end for index in range(PARTITIONS)]
 
 
 @pytest.mark.parametrize("missing", ["the folder", "what is in it", "meta.properties"])
@@ -82,8 +82,8 @@ def test_a_start_without_one_of_its_folders_is_refused_and_all_is_there_when_it_
     else:
         disk.remove_tree("/b")
         disk.rename("/away", "/b")
-    harbour = Harbour(TWO, disk=disk)
-    assert ends(harbour) == [3] * PARTITIONS
+    sim_broker = SimBroker(TWO, disk=disk)
+    assert ends(sim_broker) == [3] * PARTITIONS
 
 
 def test_a_folder_that_log_dirs_no_longer_names_is_missed() -> None:
@@ -94,18 +94,18 @@ def test_a_folder_that_log_dirs_no_longer_names_is_missed() -> None:
 def test_folders_are_known_by_their_ids_and_not_by_their_paths() -> None:
     disk = disk_of_two()
     disk.rename("/b", "/elsewhere")
-    harbour = Harbour({"log.dirs": "/a,/elsewhere"}, disk=disk)
-    assert ends(harbour) == [3] * PARTITIONS
+    sim_broker = SimBroker({"log.dirs": "/a,/elsewhere"}, disk=disk)
+    assert ends(sim_broker) == [3] * PARTITIONS
 
 
 def test_a_further_folder_is_simply_named() -> None:
     disk = disk_of_two()
-    harbour = Harbour({"log.dirs": "/a,/b,/c"}, disk=disk)
-    assert ends(harbour) == [3] * PARTITIONS
-    harbour.make_topic("more")
-    harbour.append("more", b"x")
+    sim_broker = SimBroker({"log.dirs": "/a,/b,/c"}, disk=disk)
+    assert ends(sim_broker) == [3] * PARTITIONS
+    sim_broker.make_topic("more")
+    sim_broker.append("more", b"x")
     assert disk.exists("/c/more-0")
-    stop(harbour)
+    stop(sim_broker)
     disk.rename("/c", "/away")
     assert "/c" in refused(disk, {"log.dirs": "/a,/b,/c"})
 
@@ -115,8 +115,8 @@ def test_a_further_folder_may_be_named_first_where_the_metadata_stays() -> None:
     told = refused(disk, {"log.dirs": "/c,/a,/b"})
     assert "metadata.log.dir=/a" in told
     assert not disk.exists("/c/meta.properties")
-    harbour = Harbour({"log.dirs": "/c,/b,/a", "metadata.log.dir": "/a"}, disk=disk)
-    assert ends(harbour) == [3] * PARTITIONS
+    sim_broker = SimBroker({"log.dirs": "/c,/b,/a", "metadata.log.dir": "/a"}, disk=disk)
+    assert ends(sim_broker) == [3] * PARTITIONS
 
 
 def test_folders_in_another_order_are_refused_where_the_metadata_would_begin_anew() -> None:
@@ -126,14 +126,14 @@ def test_folders_in_another_order_are_refused_where_the_metadata_would_begin_ane
 
 def test_the_folder_of_the_metadata_that_is_missing_is_no_new_cluster() -> None:
     disk = SimDisk(SimRandom(1))
-    stop(Harbour(TWO, disk=disk))  # no partition is there whose metadata could be missed
+    stop(SimBroker(TWO, disk=disk))  # no partition is there whose metadata could be missed
     disk.rename("/a", "/away")
     told = refused(disk)
     assert "/a" in told
     assert "metadata" in told
     disk.remove_tree("/a")
     disk.rename("/away", "/a")
-    Harbour(TWO, disk=disk)
+    SimBroker(TWO, disk=disk)
 
 
 def test_a_folder_that_is_lost_for_good_is_done_without_when_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -142,16 +142,16 @@ def test_a_folder_that_is_lost_for_good_is_done_without_when_that_is_said(caplog
     kept = [index for index in range(PARTITIONS) if disk.exists(f"/a/tide-{index}")]
     disk.rename("/b", "/away")
     with caplog.at_level(logging.WARNING, "tidelog"):
-        harbour = Harbour({**TWO, "tidelog.log.dirs.lost": lost}, disk=disk)
+        sim_broker = SimBroker({**TWO, "tidelog.log.dirs.lost": lost}, disk=disk)
     assert f"data folder {lost}" in caplog.text
-    assert ends(harbour) == [3 if index in kept else 0 for index in range(PARTITIONS)]
-    seen = harbour.ask(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}).topics[0].partitions
+    assert ends(sim_broker) == [3 if index in kept else 0 for index in range(PARTITIONS)]
+    seen = sim_broker.ask(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}).topics[0].partitions
     assert [partition.offline_replicas for partition in seen] == [[]] * PARTITIONS
     for index in range(PARTITIONS):
-        harbour.append("tide", b"new", partition=index)
-    stop(harbour)
+        sim_broker.append("tide", b"new", partition=index)
+    stop(sim_broker)
     assert directory_id(disk, "/b") != lost
-    stop(Harbour(TWO, disk=disk))  # it needn't be said again
+    stop(SimBroker(TWO, disk=disk))  # it needn't be said again
 
     # The lost one comes back: which of two histories is the topic's, nobody but the operator knows.
     disk.rename("/b", "/anew")
@@ -165,7 +165,7 @@ def test_a_folder_that_is_lost_for_good_is_done_without_when_that_is_said(caplog
 def test_what_is_called_lost_and_is_there_stays() -> None:
     disk = disk_of_two()
     ids = f"{directory_id(disk, '/a')},{directory_id(disk, '/b')}"
-    assert ends(Harbour({**TWO, "tidelog.log.dirs.lost": ids}, disk=disk)) == [3] * PARTITIONS
+    assert ends(SimBroker({**TWO, "tidelog.log.dirs.lost": ids}, disk=disk)) == [3] * PARTITIONS
 
 
 def test_two_copies_of_one_folder_are_refused() -> None:
@@ -179,26 +179,26 @@ def test_two_copies_of_one_folder_are_refused() -> None:
 
 def test_a_new_folder_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tidelog"):
-        harbour = Harbour(TWO)
+        sim_broker = SimBroker(TWO)
     for folder in ("/a", "/b"):
-        assert f"{folder} is new: formatted as data folder {directory_id(harbour.disk, folder)}" in caplog.text
+        assert f"{folder} is new: formatted as data folder {directory_id(sim_broker.disk, folder)}" in caplog.text
 
 
 def test_partitions_of_a_lost_folder_that_metadata_assigns_are_not_offline() -> None:
     """A broker with one data folder says in the metadata in which its partitions are."""
     disk = SimDisk(SimRandom(1))
     settings = {"log.dirs": "/a", "metadata.log.dir": "/m"}
-    harbour = Harbour(settings, disk=disk)
-    harbour.make_topic("tide")
-    harbour.append("tide", b"x")
-    stop(harbour)
+    sim_broker = SimBroker(settings, disk=disk)
+    sim_broker.make_topic("tide")
+    sim_broker.append("tide", b"x")
+    stop(sim_broker)
     lost = directory_id(disk, "/a")
     disk.remove_tree("/a")
     assert lost in refused(disk, settings)
-    harbour = Harbour({**settings, "tidelog.log.dirs.lost": lost}, disk=disk)
-    seen = harbour.ask(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}).topics[0].partitions[0]
+    sim_broker = SimBroker({**settings, "tidelog.log.dirs.lost": lost}, disk=disk)
+    seen = sim_broker.ask(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}).topics[0].partitions[0]
     assert (seen.error_code, seen.offline_replicas) == (ErrorCode.NONE, [])
-    assert harbour.append("tide", b"y") == 0
+    assert sim_broker.append("tide", b"y") == 0
 
 
 class StubbornDisk(SimDisk):
@@ -214,22 +214,22 @@ class StubbornDisk(SimDisk):
 
 def made_again_elsewhere(disk: StubbornDisk) -> None:
     """A topic that was deleted keeps its folder in /b, and the next one of its name is in /a; all of it is durable."""
-    harbour = Harbour(TWO, disk=disk)
-    harbour.make_topic("tide")
-    harbour.append("tide", b"of the deleted topic")
+    sim_broker = SimBroker(TWO, disk=disk)
+    sim_broker.make_topic("tide")
+    sim_broker.append("tide", b"of the deleted topic")
     disk.sync_all("/")
     disk.stubborn = "/b/tide-0"
-    harbour.delete_topic("tide")
-    harbour.make_topic("other")
-    harbour.append("other", b"x")
-    harbour.make_topic("tide")
+    sim_broker.delete_topic("tide")
+    sim_broker.make_topic("other")
+    sim_broker.append("other", b"x")
+    sim_broker.make_topic("tide")
     for _ in range(5):
-        harbour.append("tide", b"new")
+        sim_broker.append("tide", b"new")
     disk.sync_all("/")
     disk.stubborn = None
     assert disk.exists("/a/tide-0")
     assert disk.exists("/b/tide-0")
-    harbour.kill()
+    sim_broker.kill()
 
 
 @pytest.mark.parametrize("order", ["/a,/b", "/b,/a"])
@@ -241,17 +241,17 @@ def test_of_two_folders_with_a_partition_the_topics_id_decides(
     made_again_elsewhere(disk)
     if ending == "power":
         disk.crash()
-    harbour = Harbour({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
-    log = harbour.partition("tide").log
+    sim_broker = SimBroker({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
+    log = sim_broker.partition("tide").log
     assert (log.root, log.log_start, log.log_end) == ("/a", 0, 5)
-    assert harbour.append("tide", b"next") == 5
+    assert sim_broker.append("tide", b"next") == 5
     assert not disk.exists("/b/tide-0")
     aside = [name for name in disk.list_folder("/b") if name.endswith("-stray")]
     assert len(aside) == 1, "what is there is for the operator to look at"
     assert "/b/tide-0 is another topic's" in caplog.text
-    stop(harbour)
-    harbour = Harbour({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
-    assert harbour.partition("tide").log.log_end == 6
+    stop(sim_broker)
+    sim_broker = SimBroker({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
+    assert sim_broker.partition("tide").log.log_end == 6
 
 
 class LateDisk(SimDisk):
@@ -267,45 +267,45 @@ class LateDisk(SimDisk):
 @pytest.mark.parametrize("order", ["/a,/b", "/b,/a"])
 def test_a_deletion_that_the_power_took_back_hides_nothing_of_the_next_topic(order: str) -> None:
     disk = LateDisk(SimRandom(1))
-    harbour = Harbour(TWO, disk=disk)
+    sim_broker = SimBroker(TWO, disk=disk)
     for topic in ("tide", "first", "second"):
-        harbour.make_topic(topic)
-        harbour.append(topic, b"old")
+        sim_broker.make_topic(topic)
+        sim_broker.append(topic, b"old")
     assert disk.exists("/b/tide-0")
     disk.sync_all("/")
-    harbour.delete_topic("first")
+    sim_broker.delete_topic("first")
     disk.late = "/b"
-    harbour.delete_topic("tide")
-    harbour.make_topic("tide")
+    sim_broker.delete_topic("tide")
+    sim_broker.make_topic("tide")
     for _ in range(5):
-        harbour.append("tide", b"new")
-    harbour.kill()
+        sim_broker.append("tide", b"new")
+    sim_broker.kill()
     for child in disk.root.names.values():  # of what wasn't synced, nothing is left
         assert isinstance(child, FolderNode)
         child.names, child.changes = dict(child.durable), []
     disk.late = None
     assert disk.exists("/a/tide-0")
     assert disk.exists("/b/tide-0"), "the power took the rename back"
-    harbour = Harbour({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
-    assert harbour.partition("tide").log.log_end == 5
-    assert harbour.partition("second").log.log_end == 1
+    sim_broker = SimBroker({"log.dirs": order, "metadata.log.dir": "/a"}, disk=disk)
+    assert sim_broker.partition("tide").log.log_end == 5
+    assert sim_broker.partition("second").log.log_end == 1
 
 
 def test_metadata_logs_in_two_folders_are_no_choice() -> None:
     """An empty one that is left in another folder isn't taken for the cluster's."""
     disk = disk_of_two()
     disk.make_folders("/b/__cluster_metadata-0")
-    assert ends(Harbour(TWO, disk=disk)) == [3] * PARTITIONS
+    assert ends(SimBroker(TWO, disk=disk)) == [3] * PARTITIONS
 
 
 def test_folders_of_a_partition_that_say_nothing_of_their_topic_are_for_the_operator() -> None:
     disk = disk_of_two()
     index = next(index for index in range(PARTITIONS) if disk.exists(f"/a/tide-{index}"))
     disk.make_folders(f"/b/tide-{index}")
-    harbour = Harbour(TWO, disk=disk)  # one says that it is the topic's: the other isn't
-    assert ends(harbour) == [3] * PARTITIONS
+    sim_broker = SimBroker(TWO, disk=disk)  # one says that it is the topic's: the other isn't
+    assert ends(sim_broker) == [3] * PARTITIONS
     assert any(name.endswith("-stray") for name in disk.list_folder("/b"))
-    stop(harbour)
+    stop(sim_broker)
     disk.make_folders(f"/b/tide-{index}")
     disk.remove(f"/a/tide-{index}/partition.metadata")
     told = refused(disk)
@@ -331,19 +331,19 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatc
 
 def test_a_topic_in_memory_goes_on_after_its_offsets_in_whatever_order_the_folders_are_named() -> None:
     disk = SimDisk(SimRandom(1))
-    harbour = Harbour(TWO, disk=disk)
-    harbour.make_topic("foam", configs={"tidelog.storage": "memory"})
-    assert [harbour.append("foam", b"x") for _ in range(3)] == [0, 1, 2]
-    stop(harbour)
-    harbour = Harbour({"log.dirs": "/b,/a", "metadata.log.dir": "/a"}, disk=disk)
-    assert harbour.append("foam", b"y") >= 3
+    sim_broker = SimBroker(TWO, disk=disk)
+    sim_broker.make_topic("foam", configs={"tidelog.storage": "memory"})
+    assert [sim_broker.append("foam", b"x") for _ in range(3)] == [0, 1, 2]
+    stop(sim_broker)
+    sim_broker = SimBroker({"log.dirs": "/b,/a", "metadata.log.dir": "/a"}, disk=disk)
+    assert sim_broker.append("foam", b"y") >= 3
 
 
 def test_a_refused_start_writes_nothing_into_data_folders() -> None:
     """Where a folder isn't mounted a checkpoint would say, of what is restored there later, that nothing was lost."""
     disk = disk_of_two()
     third = {"log.dirs": "/a,/b,/c"}
-    stop(Harbour(third, disk=disk))
+    stop(SimBroker(third, disk=disk))
     disk.rename("/b", "/away")
     mark = disk.read_whole("/c/.kafka_cleanshutdown")
     before = disk.list_folder("/c")
@@ -362,22 +362,22 @@ def test_a_refused_start_does_not_make_the_last_stop_an_unclean_one() -> None:
     assert disk.read_whole("/a/.kafka_cleanshutdown") == mark
     disk.remove_tree("/b")
     disk.rename("/away", "/b")
-    harbour = Harbour(TWO, disk=disk)
-    assert harbour.broker.services.store.recoveries.clean
-    assert ends(harbour) == [3] * PARTITIONS
+    sim_broker = SimBroker(TWO, disk=disk)
+    assert sim_broker.broker.services.store.recoveries.clean
+    assert ends(sim_broker) == [3] * PARTITIONS
 
 
 @pytest.mark.parametrize("tried", [False, True])
 def test_partitions_restored_without_their_checkpoints_have_lost_them_also_after_a_refused_start(tried: bool) -> None:
     settings = {**TWO, "log.segment.bytes": "1048576", "log.flush.offset.checkpoint.interval.ms": "1000"}
     disk = SimDisk(SimRandom(1))
-    harbour = Harbour(settings, disk=disk)
-    harbour.make_topic("tide", 2)
+    sim_broker = SimBroker(settings, disk=disk)
+    sim_broker.make_topic("tide", 2)
     for index in range(2):
         for _ in range(25):
-            harbour.append("tide", b"x" * 100_000, partition=index)
-    harbour.pass_time(10)
-    harbour.kill()
+            sim_broker.append("tide", b"x" * 100_000, partition=index)
+    sim_broker.pass_time(10)
+    sim_broker.kill()
     index = next(index for index in range(2) if disk.exists(f"/b/tide-{index}"))
     disk.rename("/b", "/away")
     if tried:
@@ -390,7 +390,7 @@ def test_partitions_restored_without_their_checkpoints_have_lost_them_also_after
     damaged = bytearray(disk.read_whole(path))
     damaged[250_000] ^= 1
     disk.write_whole(path, bytes(damaged))
-    log = Harbour(settings, disk=disk).partition("tide", index).log
+    log = SimBroker(settings, disk=disk).partition("tide", index).log
     assert "the recovery point is not known" in (log.offline or "")
 
 
@@ -405,8 +405,8 @@ def test_a_missing_folder_is_missed_whatever_the_metadata_version(monkeypatch: p
     assert f"tidelog.log.dirs.lost={lost}" in told
     assert disk.list_folder("/b") == []
 
-    stop(Harbour({**TWO, "tidelog.log.dirs.lost": lost}, disk=disk))
-    stop(Harbour(TWO, disk=disk))
+    stop(SimBroker({**TWO, "tidelog.log.dirs.lost": lost}, disk=disk))
+    stop(SimBroker(TWO, disk=disk))
     disk.remove_tree("/b")
     disk.rename("/away", "/b")
     assert "which this broker had at its last start" in refused(disk), "the one that came in its place"
@@ -416,42 +416,42 @@ def test_a_missing_folder_is_missed_whatever_the_metadata_version(monkeypatch: p
 
 def test_a_stray_folder_that_cannot_be_renamed_keeps_no_broker_from_starting(caplog: pytest.LogCaptureFixture) -> None:
     disk = StubbornDisk(SimRandom(1))
-    harbour = Harbour(disk=disk)
+    sim_broker = SimBroker(disk=disk)
     for topic in ("tide", "other"):
-        harbour.make_topic(topic)
-        harbour.append(topic, b"x")
+        sim_broker.make_topic(topic)
+        sim_broker.append(topic, b"x")
     disk.stubborn = "/data/tide-0"
-    harbour.delete_topic("tide")
-    stop(harbour)
-    harbour = Harbour(disk=disk)
-    assert harbour.append("other", b"y") == 1
+    sim_broker.delete_topic("tide")
+    stop(sim_broker)
+    sim_broker = SimBroker(disk=disk)
+    assert sim_broker.append("other", b"y") == 1
     assert "/data/tide-0, and it can't be renamed" in caplog.text
-    harbour.make_topic("tide")
-    assert "/data/tide-0 is of a deleted topic" in (harbour.partition("tide").log.offline or "")
-    stop(harbour)
+    sim_broker.make_topic("tide")
+    assert "/data/tide-0 is of a deleted topic" in (sim_broker.partition("tide").log.offline or "")
+    stop(sim_broker)
     disk.stubborn = None
-    harbour = Harbour(disk=disk)
-    assert harbour.append("tide", b"new") == 0
+    sim_broker = SimBroker(disk=disk)
+    assert sim_broker.append("tide", b"new") == 0
     assert sum(name.endswith("-stray") for name in disk.list_folder("/data")) == 1
 
 
 def test_a_topic_in_memory_that_is_made_again_begins_at_0_in_whatever_order_the_folders_were_named() -> None:
     disk = SimDisk(SimRandom(1))
     memory = {"tidelog.storage": "memory"}
-    harbour = Harbour(TWO, disk=disk)
-    harbour.make_topic("tide", 1, memory)
-    harbour.append("tide", b"x")
-    stop(harbour)
+    sim_broker = SimBroker(TWO, disk=disk)
+    sim_broker.make_topic("tide", 1, memory)
+    sim_broker.append("tide", b"x")
+    stop(sim_broker)
     turned = {"log.dirs": "/b,/a", "metadata.log.dir": "/a"}
-    harbour = Harbour(turned, disk=disk)
+    sim_broker = SimBroker(turned, disk=disk)
     for _ in range(2):
-        assert harbour.append("tide", b"x") > 0
-        harbour.delete_topic("tide")
-        harbour.pass_time(5)
-        harbour.make_topic("tide", 1, memory)
-        assert harbour.append("tide", b"x") == 0
-        stop(harbour)
-        harbour = Harbour(turned, disk=disk)
+        assert sim_broker.append("tide", b"x") > 0
+        sim_broker.delete_topic("tide")
+        sim_broker.pass_time(5)
+        sim_broker.make_topic("tide", 1, memory)
+        assert sim_broker.append("tide", b"x") == 0
+        stop(sim_broker)
+        sim_broker = SimBroker(turned, disk=disk)
 
 
 def test_a_partition_whose_folder_somebody_removed_is_no_new_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -461,28 +461,28 @@ def test_a_partition_whose_folder_somebody_removed_is_no_new_one(caplog: pytest.
     assert gone is not None
     disk.rename(f"{root}/tide-0", f"{root}/elsewhere")
     for _ in range(2):
-        harbour = Harbour(TWO, disk=disk)
-        offline = harbour.partition("tide", 0).log.offline
+        sim_broker = SimBroker(TWO, disk=disk)
+        offline = sim_broker.partition("tide", 0).log.offline
         assert offline is not None
         assert f"{root}/tide-0 is not there, but held records up to offset 3" in offline
-        assert harbour.append("tide", b"new", partition=1) >= 3, "the others go on"
-        stop(harbour)
+        assert sim_broker.append("tide", b"new", partition=1) >= 3, "the others go on"
+        stop(sim_broker)
     disk.rename(f"{root}/elsewhere", f"{root}/tide-0")
-    harbour = Harbour(TWO, disk=disk)
-    assert harbour.append("tide", b"new", partition=0) == 3
-    stop(harbour)
+    sim_broker = SimBroker(TWO, disk=disk)
+    assert sim_broker.append("tide", b"new", partition=0) == 3
+    stop(sim_broker)
 
 
 def test_a_topic_whose_folder_somebody_removed_can_be_given_up() -> None:
     disk = disk_of_two()
     root = "/a" if disk.exists("/a/tide-0") else "/b"
     disk.rename(f"{root}/tide-0", f"{root}/elsewhere")
-    harbour = Harbour(TWO, disk=disk)
-    assert harbour.partition("tide", 0).log.offline is not None
-    harbour.delete_topic("tide")
-    harbour.make_topic("tide", PARTITIONS)
+    sim_broker = SimBroker(TWO, disk=disk)
+    assert sim_broker.partition("tide", 0).log.offline is not None
+    sim_broker.delete_topic("tide")
+    sim_broker.make_topic("tide", PARTITIONS)
     for index in range(PARTITIONS):
-        assert harbour.append("tide", b"new", partition=index) == 0
-    stop(harbour)
-    harbour = Harbour(TWO, disk=disk)
-    assert ends(harbour) == [1] * PARTITIONS
+        assert sim_broker.append("tide", b"new", partition=index) == 0
+    stop(sim_broker)
+    sim_broker = SimBroker(TWO, disk=disk)
+    assert ends(sim_broker) == [1] * PARTITIONS

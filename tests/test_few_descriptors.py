@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.sim_broker import SimBroker, batch, produce_fields
 from tests.apis.txn import Txn, read_committed
 from tests.batches import Producer
 from tests.group_requests import commit_fields
@@ -58,26 +58,26 @@ class FewDescriptorsDisk(SimDisk):
 
 def disk_after(ending: str) -> FewDescriptorsDisk:
     disk = FewDescriptorsDisk(SimRandom(1))
-    harbour = Harbour(SETTINGS, disk=disk)
-    harbour.make_topic("tide")
+    sim_broker = SimBroker(SETTINGS, disk=disk)
+    sim_broker.make_topic("tide")
     for _ in range(3):
-        harbour.append("tide", b"x")
+        sim_broker.append("tide", b"x")
     found = {"key_type": 0, "coordinator_keys": ["readers"]}
-    while harbour.ask(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
-        harbour.pass_time(0.1)
+    while sim_broker.ask(ApiKey.FIND_COORDINATOR, 4, found).coordinators[0].error_code:
+        sim_broker.pass_time(0.1)
     commit = commit_fields("readers", {("tide", 0): 2})
-    while harbour.ask(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code:
-        harbour.pass_time(0.1)
+    while sim_broker.ask(ApiKey.OFFSET_COMMIT, 9, commit).topics[0].partitions[0].error_code:
+        sim_broker.pass_time(0.1)
     if ending == "stop":
-        harbour.wait(harbour.broker.stop())
-    harbour.kill()
+        sim_broker.wait(sim_broker.broker.stop())
+    sim_broker.kill()
     return disk
 
 
-def ask(harbour: Harbour) -> tuple[ErrorCode, ErrorCode, int]:
+def ask(sim_broker: SimBroker) -> tuple[ErrorCode, ErrorCode, int]:
     """What a producer, and a group that asks for its offset, are told."""
-    produced = harbour.ask(ApiKey.PRODUCE, 9, produce_fields("tide", batch(b"y")))
-    fetched = harbour.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "readers", "topics": None}]}).groups[0]
+    produced = sim_broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", batch(b"y")))
+    fetched = sim_broker.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "readers", "topics": None}]}).groups[0]
     offsets = [partition.committed_offset for topic in fetched.topics for partition in topic.partitions]
     return (
         ErrorCode(produced.responses[0].partition_responses[0].error_code),
@@ -91,19 +91,19 @@ def test_whichever_open_it_was_all_is_served_again(ending: str, failing: int) ->
     reached = 0
     for left in range(200):
         disk = disk_after(ending)
-        harbour = Harbour(SETTINGS, disk=disk)
+        sim_broker = SimBroker(SETTINGS, disk=disk)
         disk.left, disk.failing = left, failing
-        first = ask(harbour)
-        harbour.pass_time(2.0)
+        first = ask(sim_broker)
+        sim_broker.pass_time(2.0)
         if disk.failing == failing:
             break
         reached += 1
         disk.left = -1
-        deadline = harbour.timeline.now + SERVED_AGAIN_S
-        while (answer := ask(harbour)) != (ErrorCode.NONE, ErrorCode.NONE, 2):
-            assert harbour.timeline.now < deadline, f"call {left}: {first}, and to the end {answer}"
-            harbour.pass_time(0.5)
-        harbour.check()
+        deadline = sim_broker.timeline.now + SERVED_AGAIN_S
+        while (answer := ask(sim_broker)) != (ErrorCode.NONE, ErrorCode.NONE, 2):
+            assert sim_broker.timeline.now < deadline, f"call {left}: {first}, and to the end {answer}"
+            sim_broker.pass_time(0.5)
+        sim_broker.check()
     assert reached > 5
 
 
@@ -111,33 +111,33 @@ def test_whichever_open_it_was_all_is_served_again(ending: str, failing: int) ->
 def test_what_nobody_asks_for_is_opened_and_loaded_in_the_end(ending: str) -> None:
     """Retention has to reach its log, transactions and groups have timers."""
     disk = disk_after(ending)
-    harbour = Harbour(SETTINGS, disk=disk)
+    sim_broker = SimBroker(SETTINGS, disk=disk)
     disk.left, disk.failing = 0, 1_000_000
-    harbour.pass_time(3.0)
-    assert harbour.services.store.found() != []
+    sim_broker.pass_time(3.0)
+    assert sim_broker.services.store.found() != []
     disk.failing = 0
-    harbour.pass_time(SERVED_AGAIN_S)
-    assert harbour.services.store.found() == []
-    assert [shard.index for shard in harbour.services.groups.shards.loaded()] == [0]
+    sim_broker.pass_time(SERVED_AGAIN_S)
+    assert sim_broker.services.store.found() == []
+    assert [shard.index for shard in sim_broker.services.groups.shards.loaded()] == [0]
 
 
 @pytest.mark.parametrize("error", [errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR])
 def test_a_log_that_cannot_be_opened_for_what_the_process_lacks_is_opened_later(error: int) -> None:
     disk = disk_after("kill")
-    harbour = Harbour(SETTINGS, disk=disk)
+    sim_broker = SimBroker(SETTINGS, disk=disk)
     disk.error, disk.left, disk.failing = error, 0, 1
-    assert ask(harbour) != (ErrorCode.NONE, ErrorCode.NONE, 2)
-    harbour.pass_time(SERVED_AGAIN_S)
-    assert ask(harbour) == (ErrorCode.NONE, ErrorCode.NONE, 2)
+    assert ask(sim_broker) != (ErrorCode.NONE, ErrorCode.NONE, 2)
+    sim_broker.pass_time(SERVED_AGAIN_S)
+    assert ask(sim_broker) == (ErrorCode.NONE, ErrorCode.NONE, 2)
 
 
 def test_what_is_behind_a_first_batch_that_came_before_the_log_could_be_opened_waits_for_it() -> None:
     disk = disk_after("kill")
-    harbour = Harbour(SETTINGS, disk=disk)
+    sim_broker = SimBroker(SETTINGS, disk=disk)
 
     def send(sequence: int) -> ErrorCode:
         records = batch(b"%d" % sequence, producer=Producer(70, 0, sequence))
-        answer = harbour.ask(ApiKey.PRODUCE, 9, produce_fields("tide", records))
+        answer = sim_broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", records))
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     disk.left, disk.failing = 0, 1_000_000
@@ -150,20 +150,20 @@ def test_what_is_behind_a_first_batch_that_came_before_the_log_could_be_opened_w
 def test_a_transaction_whose_abort_met_it_is_aborted_later() -> None:
     """The abort is noted in an index before its marker is written: whichever of the two files couldn't be opened."""
     disk = FewDescriptorsDisk(SimRandom(1))
-    harbour = Harbour(SETTINGS | {"tidelog.open.files.max": "16"}, disk=disk)
-    harbour.make_topic("tide", 40)
+    sim_broker = SimBroker(SETTINGS | {"tidelog.open.files.max": "16"}, disk=disk)
+    sim_broker.make_topic("tide", 40)
     for attempt in range(6):
-        txn = Txn(harbour, "bank")
+        txn = Txn(sim_broker, "bank")
         assert txn.init() == 0
         assert txn.add("tide", 0) == 0
         assert txn.send("tide", b"aborted") == 0
         for partition in range(1, 40):  # its file is closed, as one that is used least
-            harbour.append("tide", b"x", partition=partition)
+            sim_broker.append("tide", b"x", partition=partition)
         disk.left, disk.failing = attempt, 1
         while txn.abort():  # its coordinator's log may be the one that can't be opened
-            harbour.pass_time(0.5)
-        harbour.pass_time(SERVED_AGAIN_S)
+            sim_broker.pass_time(0.5)
+        sim_broker.pass_time(SERVED_AGAIN_S)
         assert txn.state == "CompleteAbort", f"call {attempt}"
         disk.left = -1
-    assert read_committed(harbour, "tide") == []
-    assert len(harbour.partition("tide").log.segments[0].aborted(disk).entries()) == 6
+    assert read_committed(sim_broker, "tide") == []
+    assert len(sim_broker.partition("tide").log.segments[0].aborted(disk).entries()) == 6

@@ -1,9 +1,9 @@
-"""Offsets committed and fetched through the harbour: what tests of the group APIs share."""
+"""Offsets committed and fetched through the sim_broker: what tests of the group APIs share."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.coordinator.group.live import GroupLive
 from tidelog.coordinator.group.state import GroupsState
 from tidelog.coordinator.shard import Shard
@@ -11,25 +11,25 @@ from tidelog.wire.batch import iterate
 from tidelog.wire.keys import ApiKey
 
 TOPIC = "logbook"
-GROUP = "crew"
+GROUP = "harness"
 
 
-def harbour(settings: Mapping[str, str] | None = None, partitions: int = 3, **more: Any) -> Harbour:
+def sim_broker(settings: Mapping[str, str] | None = None, partitions: int = 3, **more: Any) -> SimBroker:
     """A broker with a topic and a coordinator for groups."""
-    made = Harbour({"offsets.topic.num.partitions": "4", **(settings or {})}, **more)
+    made = SimBroker({"offsets.topic.num.partitions": "4", **(settings or {})}, **more)
     if TOPIC not in made.services.metadata.image.topics:
         made.make_topic(TOPIC, partitions)
     find(made, GROUP)
     return made
 
 
-def find(harbour: Harbour, group: str) -> None:
-    answer = harbour.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]})
+def find(sim_broker: SimBroker, group: str) -> None:
+    answer = sim_broker.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]})
     assert answer.coordinators[0].error_code == 0
 
 
-def shard(harbour: Harbour, group: str = GROUP) -> Shard[GroupsState, GroupLive]:
-    return harbour.services.groups.shards.of(group)
+def shard(sim_broker: SimBroker, group: str = GROUP) -> Shard[GroupsState, GroupLive]:
+    return sim_broker.services.groups.shards.of(group)
 
 
 def commit_fields(group: str, offsets: Mapping[int, int], topic: str = TOPIC, **more: Any) -> dict[str, Any]:
@@ -42,16 +42,18 @@ def commit_fields(group: str, offsets: Mapping[int, int], topic: str = TOPIC, **
     return {"group_id": group, "topics": [{**named, "partitions": partitions}], **more}
 
 
-def commit(harbour: Harbour, offsets: Mapping[int, int], group: str = GROUP, version: int = 8, **more: Any) -> set[int]:
+def commit(
+    sim_broker: SimBroker, offsets: Mapping[int, int], group: str = GROUP, version: int = 8, **more: Any
+) -> set[int]:
     """The error codes of all partitions."""
-    answer = harbour.ask(ApiKey.OFFSET_COMMIT, version, commit_fields(group, offsets, **more))
+    answer = sim_broker.ask(ApiKey.OFFSET_COMMIT, version, commit_fields(group, offsets, **more))
     return {partition.error_code for topic in answer.topics for partition in topic.partitions}
 
 
-def fetch(harbour: Harbour, group: str = GROUP, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
+def fetch(sim_broker: SimBroker, group: str = GROUP, *, require_stable: bool = False) -> dict[tuple[str, int], int]:
     """Everything that the group has committed; an unstable offset is its error code, negated."""
     fields = {"group_id": group, "topics": None, "require_stable": require_stable}
-    answer = harbour.ask(ApiKey.OFFSET_FETCH, 7, fields)
+    answer = sim_broker.ask(ApiKey.OFFSET_FETCH, 7, fields)
     assert answer.error_code == 0, answer
     return {
         (topic.name, partition.partition_index): -partition.error_code or partition.committed_offset
@@ -60,13 +62,13 @@ def fetch(harbour: Harbour, group: str = GROUP, *, require_stable: bool = False)
     }
 
 
-def committed(harbour: Harbour, group: str = GROUP, topic: str = TOPIC) -> dict[int, int]:
+def committed(sim_broker: SimBroker, group: str = GROUP, topic: str = TOPIC) -> dict[int, int]:
     """The same of one topic, by partition."""
-    return {partition: offset for (name, partition), offset in fetch(harbour, group).items() if name == topic}
+    return {partition: offset for (name, partition), offset in fetch(sim_broker, group).items() if name == topic}
 
 
-def batches(harbour: Harbour, group: str = GROUP) -> int:
+def batches(sim_broker: SimBroker, group: str = GROUP) -> int:
     """How many batches the group's shard has in its log."""
-    partition = shard(harbour, group).partition
+    partition = shard(sim_broker, group).partition
     piece = partition.read(partition.log.log_start, 1 << 24, committed=False, at_least_one=True)
     return 0 if piece is None else sum(1 for _ in iterate(bytes(piece.view())))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tests.apis.test_pipelined_transactions import CLASSIC, JOINS, Pipe, begun
 from tests.apis.txn import read_all, read_committed
 from tests.batches import GZIP, Producer
@@ -47,17 +47,17 @@ class Beside:
 
 
 @pytest.fixture
-def harbour() -> Harbour:
-    made = Harbour()
+def sim_broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("accounts", 3, {"tidelog.validate": "records"})
     made.services.store.looks.budget = NONE_AT_ONCE  # every batch is looked into aside
     return made
 
 
 @pytest.fixture
-def beside(harbour: Harbour) -> Beside:
+def beside(sim_broker: SimBroker) -> Beside:
     made = Beside()
-    harbour.services.store.looks = Looks(made, harbour.loop, harbour.timeline, NONE_AT_ONCE)
+    sim_broker.services.store.looks = Looks(made, sim_broker.loop, sim_broker.timeline, NONE_AT_ONCE)
     return made
 
 
@@ -65,40 +65,40 @@ def codes(asked: Asked) -> list[int]:
     return [one.error_code for topic in asked.response.responses for one in topic.partition_responses]
 
 
-def end(harbour: Harbour, index: int = 0) -> int:
-    return harbour.partition("accounts", index).log.log_end
+def end(sim_broker: SimBroker, index: int = 0) -> int:
+    return sim_broker.partition("accounts", index).log.log_end
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
 @pytest.mark.parametrize("versions", [CLASSIC, JOINS, {"produce": 13, "end": 5}], ids=["classic", "joins", "ids"])
-def test_batches_in_one_write_are_taken_in_order(harbour: Harbour, acks: int, versions: dict[str, int]) -> None:
-    txn = begun(harbour, versions)
-    pipe = Pipe(harbour, topic_id=harbour.partition("accounts").topic_id)
+def test_batches_in_one_write_are_taken_in_order(sim_broker: SimBroker, acks: int, versions: dict[str, int]) -> None:
+    txn = begun(sim_broker, versions)
+    pipe = Pipe(sim_broker, topic_id=sim_broker.partition("accounts").topic_id)
     if versions is CLASSIC:
         assert txn.add("accounts", 0) == 0
     for sequence in range(20):
         pipe.produce(txn, (0, sequence), acks=acks)
     assert pipe.wait(20) == [[0]] * 20
     assert txn.commit() == 0
-    assert read_committed(harbour, "accounts") == [b"0:%d" % sequence for sequence in range(20)]
+    assert read_committed(sim_broker, "accounts") == [b"0:%d" % sequence for sequence in range(20)]
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])
-def test_what_comes_behind_waits_until_it_is_looked_into(harbour: Harbour, beside: Beside, version: int) -> None:
-    pipe = Pipe(harbour, topic_id=harbour.partition("accounts").topic_id)
+def test_what_comes_behind_waits_until_it_is_looked_into(sim_broker: SimBroker, beside: Beside, version: int) -> None:
+    pipe = Pipe(sim_broker, topic_id=sim_broker.partition("accounts").topic_id)
     for sequence in range(3):
         _produce_plainly(pipe, sequence, version)
-    harbour.pass_time(1.0)
+    sim_broker.pass_time(1.0)
     assert len(beside.asked) == 1
-    assert end(harbour) == 0
+    assert end(sim_broker) == 0
     beside.go_on()
-    harbour.pass_time(1.0)
-    assert (len(beside.asked), end(harbour)) == (1, 1)
+    sim_broker.pass_time(1.0)
+    assert (len(beside.asked), end(sim_broker)) == (1, 1)
     beside.go_on()
-    harbour.pass_time(1.0)
+    sim_broker.pass_time(1.0)
     beside.go_on()
     assert pipe.wait(3) == [[0]] * 3
-    assert read_all(harbour, "accounts") == [b"0", b"1", b"2"]
+    assert read_all(sim_broker, "accounts") == [b"0", b"1", b"2"]
 
 
 def _produce_plainly(pipe: Pipe, sequence: int, version: int) -> None:
@@ -109,49 +109,49 @@ def _produce_plainly(pipe: Pipe, sequence: int, version: int) -> None:
     pipe.connection.ask(build(ProduceRequest, fields), ProduceResponse, ApiKey.PRODUCE, version, pipe._answered, 60.0)
 
 
-def test_a_transaction_that_ended_during_the_look_gets_nothing_more(harbour: Harbour, beside: Beside) -> None:
+def test_a_transaction_that_ended_during_the_look_gets_nothing_more(sim_broker: SimBroker, beside: Beside) -> None:
     """Its client gave up on the batch and aborted, in the same epoch: whether it is part of a transaction is asked
     after the look, or it would hang in the log."""
-    txn = begun(harbour, CLASSIC)
+    txn = begun(sim_broker, CLASSIC)
     assert txn.add("accounts", 0) == 0
     fields = txn.produce_fields("accounts", txn.batch(b"late", sequence=0))
-    asked = harbour.send(ApiKey.PRODUCE, 9, fields)
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, fields)
     assert len(beside.asked) == 1
     assert txn.abort() == 0
     beside.go_on()
-    harbour.settle()
+    sim_broker.settle()
     assert codes(asked) == [ErrorCode.INVALID_TXN_STATE]
-    partition = harbour.partition("accounts")
+    partition = sim_broker.partition("accounts")
     assert partition.last_stable_offset == partition.high_watermark == partition.log.log_end
 
 
 def test_the_partitions_of_a_request_are_appended_when_the_last_one_is_looked_into(
-    harbour: Harbour, beside: Beside
+    sim_broker: SimBroker, beside: Beside
 ) -> None:
     parts = [{"index": index, "records": batch(b"%d" % index, codec=GZIP * (index == 1))} for index in range(3)]
     fields = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "accounts", "partition_data": parts}]}
-    asked = harbour.send(ApiKey.PRODUCE, 9, fields)
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, fields)
     assert len(beside.asked) == 3
     assert not asked.done
     beside.go_on()
     assert codes(asked) == [0, 0, 0]
-    harbour.pass_time(1.0)
-    assert [read_all(harbour, "accounts", index) for index in range(3)] == [[b"0"], [b"1"], [b"2"]]
+    sim_broker.pass_time(1.0)
+    assert [read_all(sim_broker, "accounts", index) for index in range(3)] == [[b"0"], [b"1"], [b"2"]]
 
 
-def test_a_topic_deleted_during_the_look_is_told(harbour: Harbour, beside: Beside) -> None:
-    asked = harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(b"a")))
-    harbour.delete_topic("accounts")
+def test_a_topic_deleted_during_the_look_is_told(sim_broker: SimBroker, beside: Beside) -> None:
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(b"a")))
+    sim_broker.delete_topic("accounts")
     beside.go_on()
     assert codes(asked) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_where_nobody_can_look_the_client_tries_again_in_order(harbour: Harbour, beside: Beside) -> None:
+def test_where_nobody_can_look_the_client_tries_again_in_order(sim_broker: SimBroker, beside: Beside) -> None:
     """What it sent behind it must not come before it, though the log doesn't know the producer."""
 
     def send(sequence: int) -> Asked:
         made = batch(b"%d" % sequence, producer=Producer(4000, 0, sequence))
-        return harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", made))
+        return sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", made))
 
     first = send(0)
     beside.fail()
@@ -162,13 +162,13 @@ def test_where_nobody_can_look_the_client_tries_again_in_order(harbour: Harbour,
     for sequence in (0, 1):
         again = send(sequence)
         beside.go_on()
-        harbour.settle()
+        sim_broker.settle()
         assert codes(again) == [0]
 
 
-def test_a_refused_batch_that_asks_for_no_answer_ends_the_connection(harbour: Harbour, beside: Beside) -> None:
+def test_a_refused_batch_that_asks_for_no_answer_ends_the_connection(sim_broker: SimBroker, beside: Beside) -> None:
     broken = batch(b"a", count=2, last_offset_delta=1)
-    asked = harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", broken, acks=0))
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", broken, acks=0))
     assert not asked.done
     beside.go_on()
     assert asked.closed is not None
@@ -176,66 +176,68 @@ def test_a_refused_batch_that_asks_for_no_answer_ends_the_connection(harbour: Ha
 
 
 def test_batches_that_wait_for_a_look_are_bounded(
-    harbour: Harbour, beside: Beside, monkeypatch: pytest.MonkeyPatch
+    sim_broker: SimBroker, beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = len(batch(bytes(1000)))
     monkeypatch.setattr(looks, "WAITING_BYTES_MAX", 3 * (one + 300))
-    asked = [harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(bytes(1000)), acks=1)) for _ in range(5)]
+    asked = [
+        sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(bytes(1000)), acks=1)) for _ in range(5)
+    ]
     assert [each.done for each in asked] == [False, False, False, True, True]
     assert codes(asked[3]) == [ErrorCode.REQUEST_TIMED_OUT]
     beside.go_on()
     assert [codes(each) for each in asked[:3]] == [[0]] * 3
-    assert harbour.services.store.looks.waiting_bytes == 0
-    again = harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(bytes(1000)), acks=1))
+    assert sim_broker.services.store.looks.waiting_bytes == 0
+    again = sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(bytes(1000)), acks=1))
     beside.go_on()
     assert codes(again) == [0]
 
 
-def test_the_time_of_the_append_is_that_of_the_append(harbour: Harbour, beside: Beside) -> None:
-    harbour.make_topic("dated", 1, {"tidelog.validate": "records", "message.timestamp.type": "LogAppendTime"})
-    asked = harbour.send(ApiKey.PRODUCE, 9, produce_fields("dated", batch(b"a"), acks=1))
-    harbour.pass_time(5.0)
-    now_ms = harbour.services.env.clock.now_ms()
+def test_the_time_of_the_append_is_that_of_the_append(sim_broker: SimBroker, beside: Beside) -> None:
+    sim_broker.make_topic("dated", 1, {"tidelog.validate": "records", "message.timestamp.type": "LogAppendTime"})
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("dated", batch(b"a"), acks=1))
+    sim_broker.pass_time(5.0)
+    now_ms = sim_broker.services.env.clock.now_ms()
     beside.go_on()
     assert asked.response.responses[0].partition_responses[0].log_append_time_ms == now_ms
-    assert harbour.partition("dated").log.segments[0].max_timestamp == now_ms
+    assert sim_broker.partition("dated").log.segments[0].max_timestamp == now_ms
 
 
-def test_settings_that_changed_during_the_look_hold_for_the_next_batch(harbour: Harbour, beside: Beside) -> None:
-    asked = harbour.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(b"a"), acks=1))
+def test_settings_that_changed_during_the_look_hold_for_the_next_batch(sim_broker: SimBroker, beside: Beside) -> None:
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, produce_fields("accounts", batch(b"a"), acks=1))
     resource = {
         "resource_type": 2,
         "resource_name": "accounts",
         "configs": [{"name": "compression.type", "config_operation": 0, "value": "zstd"}],
     }
-    harbour.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    sim_broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
     beside.go_on()
     assert codes(asked) == [0]
-    harbour.pass_time(1.0)
-    assert read_all(harbour, "accounts") == [b"a"]
+    sim_broker.pass_time(1.0)
+    assert read_all(sim_broker, "accounts") == [b"a"]
 
 
 @pytest.mark.parametrize("producer", [None, Producer(4000, 0, 0)], ids=["plain", "idempotent"])
 def test_a_setting_that_changes_during_the_look_has_the_client_try_again(
-    harbour: Harbour, beside: Beside, producer: Producer | None
+    sim_broker: SimBroker, beside: Beside, producer: Producer | None
 ) -> None:
     """What was no reason to look into a batch when it came is one when it is appended."""
-    harbour.make_topic("plain")
+    sim_broker.make_topic("plain")
     made = batch(b"1", producer=producer) if producer else batch(b"1")
     topics = [
         {"name": "accounts", "partition_data": [{"index": 0, "records": batch(b"0")}]},
         {"name": "plain", "partition_data": [{"index": 0, "records": made}]},
     ]
-    asked = harbour.send(ApiKey.PRODUCE, 9, {"acks": 1, "timeout_ms": 1000, "topic_data": topics})
+    asked = sim_broker.send(ApiKey.PRODUCE, 9, {"acks": 1, "timeout_ms": 1000, "topic_data": topics})
     change = {"name": "tidelog.validate", "config_operation": 0, "value": "records"}
     resources = [{"resource_type": 2, "resource_name": "plain", "configs": [change]}]
-    altered = harbour.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources, "validate_only": False})
+    altered = sim_broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources, "validate_only": False})
     assert altered.responses[0].error_code == 0
     beside.go_on()
-    harbour.settle()
+    sim_broker.settle()
     assert codes(asked) == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    again = harbour.send(ApiKey.PRODUCE, 9, {"acks": 1, "timeout_ms": 1000, "topic_data": topics[1:]})
+    again = sim_broker.send(ApiKey.PRODUCE, 9, {"acks": 1, "timeout_ms": 1000, "topic_data": topics[1:]})
     beside.go_on()
-    harbour.settle()
+    sim_broker.settle()
     assert codes(again) == [0]
-    assert read_all(harbour, "plain") == [b"1"]
+    assert read_all(sim_broker, "plain") == [b"1"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.apis.groups import harbour_wait
-from tests.apis.harbour import NOW_MS, Asked, Harbour
-from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, harbour
+from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, sim_broker
+from tests.apis.sim_broker import NOW_MS, Asked, SimBroker
 from tests.apis.txn import SECOND, Txn
 from tidelog.env.slices import whole
 from tidelog.metadata.apply import fold
@@ -21,13 +21,13 @@ NEW_ID = b"made again under".ljust(16)[:16]
 
 
 @pytest.fixture
-def port() -> Harbour:
-    made = harbour({"offsets.topic.num.partitions": "1"}, partitions=PARTITIONS)
+def port() -> SimBroker:
+    made = sim_broker({"offsets.topic.num.partitions": "1"}, partitions=PARTITIONS)
     made.services.groups.committed_at_once = PIECE
     return made
 
 
-def begun(port: Harbour, version: int = 8, **fields: Any) -> Asked:
+def begun(port: SimBroker, version: int = 8, **fields: Any) -> Asked:
     """A commit whose first piece is appended, and waits for the disk."""
     port.hold_syncs()
     asked = port.send(ApiKey.OFFSET_COMMIT, version, commit_fields(GROUP, ALL, **fields))
@@ -40,7 +40,7 @@ def codes(answer: Any) -> list[int]:
     return [partition.error_code for topic in answer.topics for partition in topic.partitions]
 
 
-def replace_topic(port: Harbour) -> None:
+def replace_topic(port: SimBroker) -> None:
     """The broker hears that the topic was deleted and made again."""
     image = port.services.metadata.image
     old = image.topics[TOPIC].id
@@ -53,18 +53,18 @@ def replace_topic(port: Harbour) -> None:
         whole(port.services.metadata.publish(fold(image, records, image.offset + 1, image.epoch, NOW_MS), records))
 
 
-def test_a_group_is_deleted_with_all_of_a_commit_or_none(port: Harbour) -> None:
+def test_a_group_is_deleted_with_all_of_a_commit_or_none(port: SimBroker) -> None:
     asked = begun(port)
     deleting = port.send(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]})
     port.let_sync()
     assert codes(harbour_wait(port, asked)) == [0] * PARTITIONS
     assert [one.error_code for one in harbour_wait(port, deleting).results] == [0]
     assert committed(port) == {}
-    port = harbour({"offsets.topic.num.partitions": "1"}, disk=port.kill())
+    port = sim_broker({"offsets.topic.num.partitions": "1"}, disk=port.kill())
     assert committed(port) == {}
 
 
-def test_a_commit_that_comes_while_its_group_is_deleted_is_committed_after(port: Harbour) -> None:
+def test_a_commit_that_comes_while_its_group_is_deleted_is_committed_after(port: SimBroker) -> None:
     commit(port, ALL)
     port.hold_syncs()
     deleting = port.send(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]})
@@ -78,7 +78,7 @@ def test_a_commit_that_comes_while_its_group_is_deleted_is_committed_after(port:
     assert committed(port) == ALL
 
 
-def test_offsets_are_deleted_after_the_commit_that_is_under_way(port: Harbour) -> None:
+def test_offsets_are_deleted_after_the_commit_that_is_under_way(port: SimBroker) -> None:
     asked = begun(port)
     indexes = [{"partition_index": index} for index in range(PARTITIONS)]
     fields = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": indexes}]}
@@ -90,7 +90,7 @@ def test_offsets_are_deleted_after_the_commit_that_is_under_way(port: Harbour) -
     assert committed(port) == {}
 
 
-def test_of_two_commits_the_later_one_counts_as_a_whole(port: Harbour) -> None:
+def test_of_two_commits_the_later_one_counts_as_a_whole(port: SimBroker) -> None:
     asked = begun(port)
     small = port.send(ApiKey.OFFSET_COMMIT, 8, commit_fields(GROUP, {0: 9, PARTITIONS - 1: 9}))
     port.let_sync()
@@ -99,7 +99,7 @@ def test_of_two_commits_the_later_one_counts_as_a_whole(port: Harbour) -> None:
     assert committed(port) == {**ALL, 0: 9, PARTITIONS - 1: 9}
 
 
-def test_who_waits_behind_a_commit_whose_leader_is_gone_is_told(port: Harbour) -> None:
+def test_who_waits_behind_a_commit_whose_leader_is_gone_is_told(port: SimBroker) -> None:
     asked = begun(port)
     deleting = port.send(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]})
     small = port.send(ApiKey.OFFSET_COMMIT, 8, commit_fields(GROUP, {0: 9}))
@@ -114,7 +114,7 @@ def test_who_waits_behind_a_commit_whose_leader_is_gone_is_told(port: Harbour) -
     ("version", "code"), [(8, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)]
 )
 def test_nothing_is_committed_to_the_topic_that_was_made_again_under_the_name(
-    port: Harbour, version: int, code: ErrorCode
+    port: SimBroker, version: int, code: ErrorCode
 ) -> None:
     named = {"topic_id": port.services.metadata.image.topics[TOPIC].id} if version == 10 else {"name": TOPIC}
     asked = begun(port, version, named=named)
@@ -125,7 +125,7 @@ def test_nothing_is_committed_to_the_topic_that_was_made_again_under_the_name(
     assert committed(port) == {}
 
 
-def test_nothing_is_pending_for_the_topic_that_was_made_again_under_the_name(port: Harbour) -> None:
+def test_nothing_is_pending_for_the_topic_that_was_made_again_under_the_name(port: SimBroker) -> None:
     txn = Txn(port, "copier", versions=SECOND)
     assert txn.init() == 0
     port.hold_syncs()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -17,29 +17,29 @@ FAST = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "3000",
 }
-GROUP = "voyage"
+GROUP = "scenario_run"
 
 
 class Port:
     """A broker with members whose requests a test sends."""
 
-    def __init__(self, settings: dict[str, str] | None = None, harbour: Harbour | None = None) -> None:
-        self.harbour = harbour or Harbour({**FAST, **(settings or {})})
+    def __init__(self, settings: dict[str, str] | None = None, sim_broker: SimBroker | None = None) -> None:
+        self.sim_broker = sim_broker or SimBroker({**FAST, **(settings or {})})
         self.names: dict[bytes, str] = {}
         self.ids: dict[str, bytes] = {}
-        for name, topic in self.harbour.services.metadata.image.topics.items():
+        for name, topic in self.sim_broker.services.metadata.image.topics.items():
             self.names[topic.id], self.ids[name] = name, topic.id
         fields = {"key_type": 0, "coordinator_keys": [GROUP]}
-        assert self.harbour.ask(ApiKey.FIND_COORDINATOR, 4, fields).coordinators[0].error_code == 0
-        self.harbour.pass_time(0.5)
+        assert self.sim_broker.ask(ApiKey.FIND_COORDINATOR, 4, fields).coordinators[0].error_code == 0
+        self.sim_broker.pass_time(0.5)
 
     def topic(self, name: str, partitions: int) -> None:
-        self.ids[name] = self.harbour.make_topic(name, partitions)
+        self.ids[name] = self.sim_broker.make_topic(name, partitions)
         self.names[self.ids[name]] = name
 
     def grow(self, name: str, partitions: int) -> None:
         fields = {"topics": [{"name": name, "count": partitions, "assignments": None}], "timeout_ms": 10_000}
-        assert self.harbour.ask(ApiKey.CREATE_PARTITIONS, 3, fields).results[0].error_code == 0
+        assert self.sim_broker.ask(ApiKey.CREATE_PARTITIONS, 3, fields).results[0].error_code == 0
 
     def beat(self, member_id: str, epoch: int, version: int = 1, group: str = GROUP, **fields: Any) -> Any:
         if "uses" in fields:
@@ -47,8 +47,8 @@ class Port:
                 {"topic_id": self.ids[name], "partitions": found} for name, found in fields.pop("uses").items()
             ]
         asked = {"group_id": group, "member_id": member_id, "member_epoch": epoch, **fields}
-        answer = self.harbour.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, asked)
-        live = self.harbour.services.groups.shard_of(group or GROUP).state.groups.get(group)
+        answer = self.sim_broker.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, asked)
+        live = self.sim_broker.services.groups.shard_of(group or GROUP).state.groups.get(group)
         if isinstance(live, ConsumerGroup):
             live.check_invariants()
         return answer
@@ -64,10 +64,10 @@ class Port:
         return {self.names[one.topic_id]: one.partitions for one in answer.assignment.topic_partitions}
 
     def describe(self, group: str = GROUP) -> Any:
-        return self.harbour.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [group]}).groups[0]
+        return self.sim_broker.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [group]}).groups[0]
 
     def log_end(self) -> int:
-        return self.harbour.services.groups.shard_of(GROUP).partition.log.log_end
+        return self.sim_broker.services.groups.shard_of(GROUP).partition.log.log_end
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_what_stays_with_a_member_is_never_taken_away_on_the_way(port: Port) -> 
 
 def test_a_heartbeat_that_brings_nothing_writes_nothing_and_sets_no_timer(port: Port) -> None:
     port.join("a", "tides")
-    machine = port.harbour.services.groups.shard_of(GROUP).machine
+    machine = port.sim_broker.services.groups.shard_of(GROUP).machine
     end, timers = port.log_end(), set(machine._timers)
     for _ in range(20):
         answer = port.beat("a", 2)
@@ -129,7 +129,7 @@ def test_a_member_that_is_not_heard_of_loses_its_place(port: Port) -> None:
     port.join("a", "tides")
     port.join("b", "tides")
     for _ in range(4):
-        port.harbour.pass_time(3.0)
+        port.sim_broker.pass_time(3.0)
         last = port.beat("b", port.describe().members[-1].member_epoch, uses={})
     assert port.told(last) in (None, {"tides": [0, 1, 2, 3]})
     assert [member.member_id for member in port.describe().members] == ["b"]
@@ -141,11 +141,11 @@ def test_a_session_is_as_long_as_the_group_says(port: Port) -> None:
     changes = [{"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "4000"}]
     resources = [{"resource_type": 32, "resource_name": GROUP, "configs": changes}]
     asked = {"resources": resources, "validate_only": False}
-    assert port.harbour.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked).responses[0].error_code == 0
+    assert port.sim_broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, asked).responses[0].error_code == 0
     port.join("a", "tides")
-    port.harbour.pass_time(3.9)
+    port.sim_broker.pass_time(3.9)
     assert len(port.describe().members) == 1
-    port.harbour.pass_time(0.2)
+    port.sim_broker.pass_time(0.2)
     assert port.describe().group_state == "Empty"
 
 
@@ -153,9 +153,9 @@ def test_one_that_does_not_give_up_what_it_should_is_taken_out(port: Port) -> No
     port.join("a", "tides", rebalance_timeout_ms=2000)
     port.join("b", "tides")
     port.beat("a", 2, uses={"tides": [0, 1, 2, 3]})
-    port.harbour.pass_time(1.5)
+    port.sim_broker.pass_time(1.5)
     assert code(port.beat("a", 2, uses={"tides": [0, 1, 2, 3]})) is ErrorCode.NONE, "it has time yet"
-    port.harbour.pass_time(0.6)
+    port.sim_broker.pass_time(0.6)
     assert code(port.beat("a", 2)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert port.told(port.beat("b", 3, uses={})) == {"tides": [0, 1, 2, 3]}
 
@@ -200,7 +200,7 @@ def test_a_topic_that_appears_later_or_goes_is_noticed(port: Port) -> None:
     port.join("a", "tides", "winds")
     port.topic("winds", 2)
     assert port.told(port.beat("a", 2)) == {"tides": [0, 1, 2, 3], "winds": [0, 1]}
-    port.harbour.delete_topic("winds")
+    port.sim_broker.delete_topic("winds")
     asked_back = port.beat("a", 3, uses={"tides": [0, 1, 2, 3], "winds": [0, 1]})
     assert port.told(asked_back) == {"tides": [0, 1, 2, 3]}
 
@@ -233,7 +233,7 @@ def test_the_next_assignment_waits_for_its_interval() -> None:
     port.join("a", "tides")
     second = port.join("b", "tides")
     assert (second.member_epoch, port.describe().group_state) == (2, "Assigning")
-    port.harbour.pass_time(1.1)
+    port.sim_broker.pass_time(1.1)
     assert port.told(port.beat("a", 2, uses={"tides": [0, 1, 2, 3]})) == {"tides": [0, 1]}
 
 
@@ -324,7 +324,7 @@ def test_an_instance_id_that_is_in_use_is_not_given_twice(port: Port) -> None:
 def test_a_static_member_that_does_not_come_back_in_time_is_gone(port: Port) -> None:
     port.join("a", "tides", instance_id="anchor")
     port.beat("a", -2, instance_id="anchor")
-    port.harbour.pass_time(10.1)
+    port.sim_broker.pass_time(10.1)
     assert port.describe().group_state == "Empty"
 
 
@@ -350,9 +350,9 @@ def test_a_new_topic_that_an_expression_matches_is_noticed_after_ten_seconds(por
     port.join("a", subscribed_topic_names=None, subscribed_topic_regex="t.*")
     port.topic("trade-winds", 1)
     assert port.told(port.beat("a", 2)) is None
-    port.harbour.pass_time(6.0)
+    port.sim_broker.pass_time(6.0)
     assert port.told(port.beat("a", 2)) is None
-    port.harbour.pass_time(5.0)
+    port.sim_broker.pass_time(5.0)
     assert port.told(port.beat("a", 2)) == {"tides": [0, 1, 2, 3], "trade-winds": [0]}
 
 
@@ -380,28 +380,28 @@ def test_a_group_survives_kill_9_with_its_epochs_and_owners(port: Port) -> None:
     port.join("b", "tides")
     port.beat("a", 2, uses={"tides": [0, 1, 2, 3]})
     before = port.describe()
-    port.harbour.settle()
-    again = Port(harbour=Harbour(FAST, disk=port.harbour.kill()))
+    port.sim_broker.settle()
+    again = Port(sim_broker=SimBroker(FAST, disk=port.sim_broker.kill()))
     after = again.describe()
     assert after == before
     confirmed = again.beat("a", 2, uses={"tides": [0, 1]})
     assert confirmed.member_epoch == 3
     assert again.told(again.beat("b", 3, uses={})) == {"tides": [2, 3]}
-    again.harbour.pass_time(10.1)
+    again.sim_broker.pass_time(10.1)
     assert again.describe().group_state == "Empty", "sessions began anew"
 
 
 def test_a_group_that_was_deleted_begins_anew(port: Port) -> None:
     port.join("a", "tides")
     fields = {"groups_names": [GROUP]}
-    assert port.harbour.ask(ApiKey.DELETE_GROUPS, 2, fields).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert port.sim_broker.ask(ApiKey.DELETE_GROUPS, 2, fields).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     port.beat("a", -1)
-    assert port.harbour.ask(ApiKey.DELETE_GROUPS, 2, fields).results[0].error_code == 0
+    assert port.sim_broker.ask(ApiKey.DELETE_GROUPS, 2, fields).results[0].error_code == 0
     assert code(port.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
     assert port.join("a", "tides").member_epoch == 2
 
 
 def test_listing_tells_type_and_state(port: Port) -> None:
     port.join("a", "tides")
-    listed = port.harbour.ask(ApiKey.LIST_GROUPS, 5, {}).groups
+    listed = port.sim_broker.ask(ApiKey.LIST_GROUPS, 5, {}).groups
     assert [(one.group_id, one.group_state, one.group_type) for one in listed] == [(GROUP, "Stable", "consumer")]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.apis.create_topics import Description
 from tidelog.apis.describe_configs import topic_entries
 from tidelog.config import BrokerConfig
@@ -42,13 +42,13 @@ def topics(*names: str) -> dict[str, Any]:
 
 
 def test_settings_are_told_from_version_5_on() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     assert len(broker.ask(ApiKey.CREATE_TOPICS, 5, topics("new")).topics[0].configs) > 20
     assert broker.ask(ApiKey.CREATE_TOPICS, 4, topics("newer")).topics[0].error_code == ErrorCode.NONE
 
 
 def test_changes_of_others_wait_for_a_long_one_and_are_made() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     many = [f"t{number}" for number in range(400)]
     long = broker.send(ApiKey.CREATE_TOPICS, 7, topics(*many))
     short = broker.send(ApiKey.CREATE_TOPICS, 7, topics("t5", "short"))
@@ -62,12 +62,12 @@ def test_changes_of_others_wait_for_a_long_one_and_are_made() -> None:
 
 def test_stop_amid_a_long_change_answers_it() -> None:
     """What can't be decided any more is refused; what is there after a restart is all of it, or nothing."""
-    broker = Harbour()
+    broker = SimBroker()
     many = [f"t{number}" for number in range(400)]
     asked = broker.send(ApiKey.CREATE_TOPICS, 7, topics(*many))
     broker.wait(broker.broker.stop())
     codes = {topic.error_code for topic in broker.answer(asked).topics}
     assert codes in ({ErrorCode.NONE}, {ErrorCode.NOT_CONTROLLER})
-    again = Harbour(disk=broker.kill())
+    again = SimBroker(disk=broker.kill())
     found = sum(name in again.services.metadata.image.topics for name in many)
     assert found == (400 if codes == {ErrorCode.NONE} else 0)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide", 2)
     for partition in (0, 1):
         write(made, partition, acks=-1)
@@ -19,13 +19,13 @@ def broker() -> Harbour:
     return made
 
 
-def write(broker: Harbour, partition: int, acks: int) -> None:
+def write(broker: SimBroker, partition: int, acks: int) -> None:
     asked = broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), partition=partition, acks=acks))
     broker.settle()
     assert asked.response.responses[0].partition_responses[0].error_code == 0
 
 
-def delete(broker: Harbour, offset: int, partition: int = 0, timeout_ms: int = 5000) -> Asked:
+def delete(broker: SimBroker, offset: int, partition: int = 0, timeout_ms: int = 5000) -> Asked:
     parts = [{"partition_index": partition, "offset": offset}]
     fields = {"topics": [{"name": "tide", "partitions": parts}], "timeout_ms": timeout_ms}
     return broker.send(ApiKey.DELETE_RECORDS, 2, fields)
@@ -37,7 +37,7 @@ def told(asked: Asked) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("offset", [2, -1])
-def test_what_was_acknowledged_can_be_deleted(broker: Harbour, offset: int) -> None:
+def test_what_was_acknowledged_can_be_deleted(broker: SimBroker, offset: int) -> None:
     asked = delete(broker, offset)
     broker.pass_time(1.0)
     assert not asked.done
@@ -45,7 +45,7 @@ def test_what_was_acknowledged_can_be_deleted(broker: Harbour, offset: int) -> N
     assert told(asked) == (0, 2)
 
 
-def test_what_is_shown_already_is_deleted_at_once(broker: Harbour) -> None:
+def test_what_is_shown_already_is_deleted_at_once(broker: SimBroker) -> None:
     before = len(broker.loop.held or ())
     asked = delete(broker, 1)
     broker.settle()
@@ -54,13 +54,13 @@ def test_what_is_shown_already_is_deleted_at_once(broker: Harbour) -> None:
     assert told(asked) == (0, 1)
 
 
-def test_beyond_what_was_written_is_out_of_range_as_ever(broker: Harbour) -> None:
+def test_beyond_what_was_written_is_out_of_range_as_ever(broker: SimBroker) -> None:
     asked = delete(broker, 3)
     broker.let_sync()
     assert told(asked) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-def test_its_time_is_over_while_the_disk_hangs(broker: Harbour) -> None:
+def test_its_time_is_over_while_the_disk_hangs(broker: SimBroker) -> None:
     asked = delete(broker, 2, timeout_ms=500)
     broker.pass_time(1.0)
     assert told(asked) == (ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -68,7 +68,7 @@ def test_its_time_is_over_while_the_disk_hangs(broker: Harbour) -> None:
     assert broker.partition("tide").log.log_start == 0
 
 
-def test_whoever_waits_hears_why_it_will_not_come(broker: Harbour) -> None:
+def test_whoever_waits_hears_why_it_will_not_come(broker: SimBroker) -> None:
     waiting = [delete(broker, -1, partition) for partition in (0, 1)]
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader_epoch=1, leader=-1))
@@ -78,7 +78,7 @@ def test_whoever_waits_hears_why_it_will_not_come(broker: Harbour) -> None:
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_unknown(broker: Harbour) -> None:
+def test_a_topic_that_is_deleted_meanwhile_is_unknown(broker: SimBroker) -> None:
     asked = delete(broker, -1)
     broker.settle()
     gone = broker.send(ApiKey.DELETE_TOPICS, 3, {"topic_names": ["tide"], "timeout_ms": 1000})
@@ -90,7 +90,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(broker: Harbour) -> None:
     assert told(asked) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-def test_where_others_have_a_say_the_high_watermark_answers(broker: Harbour) -> None:
+def test_where_others_have_a_say_the_high_watermark_answers(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(replicas=(1, 2)))
     assert told(delete(broker, 2)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.sim_broker import SimBroker, batch, produce_fields
 from tests.apis.txn import read_all
 from tests.batches import Producer
 from tidelog.sim.world.disk import SimFile
@@ -24,64 +24,64 @@ def version(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def harbour() -> Harbour:
-    made = Harbour()
+def sim_broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide")
     return made
 
 
 @pytest.fixture
-def send(harbour: Harbour, version: int) -> Send:
+def send(sim_broker: SimBroker, version: int) -> Send:
     """Produces one batch of one record, whose value is its sequence; the error."""
-    topic = harbour.partition("tide").topic_id
+    topic = sim_broker.partition("tide").topic_id
 
     def send(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> int:
         records = batch(b"%d" % sequence, producer=Producer(producer_id, epoch, sequence))
         fields = produce_fields("tide", records)
         if version >= 13:
             fields["topic_data"][0]["topic_id"] = topic
-        return harbour.ask(ApiKey.PRODUCE, version, fields).responses[0].partition_responses[0].error_code
+        return sim_broker.ask(ApiKey.PRODUCE, version, fields).responses[0].partition_responses[0].error_code
 
     return send
 
 
-def full(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
-    harbour.disk.capacity = harbour.disk.used_bytes()
+def full(sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim_broker.disk.capacity = sim_broker.disk.used_bytes()
 
 
-def room(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
-    harbour.disk.capacity = None
+def room(sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim_broker.disk.capacity = None
     monkeypatch.undo()
 
 
-def no_descriptors(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_descriptors(sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str, *, create: bool = False) -> SimFile:
         raise OSError(errno.EMFILE, "too many open files", path)
 
-    monkeypatch.setattr(harbour.disk, "open", refuse)
+    monkeypatch.setattr(sim_broker.disk, "open", refuse)
 
 
 @pytest.mark.parametrize("breaks", [full, no_descriptors])
 def test_what_is_behind_a_first_batch_that_failed_waits_for_it(
-    harbour: Harbour, send: Send, breaks: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    sim_broker: SimBroker, send: Send, breaks: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    breaks(harbour, monkeypatch)
+    breaks(sim_broker, monkeypatch)
     assert send(0) == STORAGE_ERROR
-    room(harbour, monkeypatch)
+    room(sim_broker, monkeypatch)
     assert send(1) == OUT_OF_ORDER
     assert send(2) == OUT_OF_ORDER
     for sequence in range(3):
         assert send(sequence) == 0
-    assert read_all(harbour, "tide") == [b"0", b"1", b"2"]
-    assert harbour.partition("tide")._resends is None, "nobody is waited for any more"
+    assert read_all(sim_broker, "tide") == [b"0", b"1", b"2"]
+    assert sim_broker.partition("tide")._resends is None, "nobody is waited for any more"
 
 
 def test_other_producers_and_later_epochs_do_not_wait(
-    harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch
+    sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full(harbour, monkeypatch)
+    full(sim_broker, monkeypatch)
     assert send(0) == STORAGE_ERROR
-    room(harbour, monkeypatch)
+    room(sim_broker, monkeypatch)
     assert send(5, producer_id=8) == 0, "any sequence is taken of one that isn't known"
     assert send(1) == OUT_OF_ORDER
     assert send(0, epoch=1) == 0
@@ -89,37 +89,39 @@ def test_other_producers_and_later_epochs_do_not_wait(
     assert send(0) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_the_earliest_one_that_failed_counts(harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
-    full(harbour, monkeypatch)
+def test_the_earliest_one_that_failed_counts(
+    sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full(sim_broker, monkeypatch)
     assert [send(sequence) for sequence in (5, 3, 4)] == [STORAGE_ERROR, STORAGE_ERROR, OUT_OF_ORDER]
-    room(harbour, monkeypatch)
+    room(sim_broker, monkeypatch)
     assert [send(sequence) for sequence in (5, 4, 3, 4, 5)] == [OUT_OF_ORDER, OUT_OF_ORDER, 0, 0, 0]
 
 
 def test_order_is_kept_where_sequences_begin_anew(
-    harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch
+    sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full(harbour, monkeypatch)
+    full(sim_broker, monkeypatch)
     assert send(SEQUENCE_MAX) == STORAGE_ERROR
-    room(harbour, monkeypatch)
+    room(sim_broker, monkeypatch)
     assert send(0) == OUT_OF_ORDER
     assert send(SEQUENCE_MAX) == 0
     assert send(0) == 0
 
 
-def test_a_batch_that_is_bad_is_not_waited_for(harbour: Harbour, send: Send) -> None:
+def test_a_batch_that_is_bad_is_not_waited_for(sim_broker: SimBroker, send: Send) -> None:
     """Its producer gives it up, or knows it better: and what was damaged may name anybody."""
     records = bytearray(batch(b"0", producer=Producer(7, 0, 0)))
     records[-1] ^= 1
-    answer = harbour.ask(ApiKey.PRODUCE, 9, produce_fields("tide", bytes(records)))
+    answer = sim_broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", bytes(records)))
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
     assert send(1) == 0
 
 
-def test_nobody_is_waited_for_for_ever(harbour: Harbour, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
-    full(harbour, monkeypatch)
+def test_nobody_is_waited_for_for_ever(sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    full(sim_broker, monkeypatch)
     assert send(0) == STORAGE_ERROR
-    room(harbour, monkeypatch)
-    harbour.pass_time(3600.0)
+    room(sim_broker, monkeypatch)
+    sim_broker.pass_time(3600.0)
     assert send(1, producer_id=8) == 0
-    assert harbour.partition("tide")._resends is None
+    assert sim_broker.partition("tide")._resends is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, in_transaction, marker, produce_fields
 from tests.batches import batches
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.world.loop import SimLoop
@@ -23,8 +23,8 @@ COMMITTED = 1
 
 
 @pytest.fixture(params=["fast", "general"])
-def broker(request: pytest.FixtureRequest) -> Harbour:
-    made = Harbour(fast=request.param == "fast")
+def broker(request: pytest.FixtureRequest) -> SimBroker:
+    made = SimBroker(fast=request.param == "fast")
     made.make_topic("tide", 3)
     return made
 
@@ -34,7 +34,7 @@ def part(offset: int = 0, partition: int = 0, max_bytes: int = PLENTY, **more: A
 
 
 def fetch(
-    broker: Harbour, *parts: dict[str, Any], version: int = 16, topic: str = "tide", wait_ms: int = 0, **more: Any
+    broker: SimBroker, *parts: dict[str, Any], version: int = 16, topic: str = "tide", wait_ms: int = 0, **more: Any
 ) -> Asked:
     """Hand over a fetch of one topic, by id where the version does so."""
     image = broker.services.metadata.image.topics.get(topic)
@@ -58,7 +58,7 @@ def sizes(asked: Asked) -> list[int]:
     return [len(partition.records) for partition in answered(asked)]
 
 
-def fill(broker: Harbour, count: int = 4, partition: int = 0) -> None:
+def fill(broker: SimBroker, count: int = 4, partition: int = 0) -> None:
     for _ in range(count):
         broker.append("tide", b"x", partition=partition)
 
@@ -66,7 +66,7 @@ def fill(broker: Harbour, count: int = 4, partition: int = 0) -> None:
 # -- what comes back
 
 
-def test_records_come_from_the_offset_on_with_the_ends_of_the_log(broker: Harbour) -> None:
+def test_records_come_from_the_offset_on_with_the_ends_of_the_log(broker: SimBroker) -> None:
     fill(broker)
     broker.delete_records("tide", 1)
     found = answered(fetch(broker, part(2)))[0]
@@ -76,7 +76,7 @@ def test_records_come_from_the_offset_on_with_the_ends_of_the_log(broker: Harbou
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_every_version_is_answered(broker: Harbour, version: int) -> None:
+def test_every_version_is_answered(broker: SimBroker, version: int) -> None:
     fill(broker, 2)
     response = fetch(broker, version=version).response
     assert (response.error_code, response.session_id, response.throttle_time_ms) == (0, 0, 0)
@@ -87,13 +87,13 @@ def test_every_version_is_answered(broker: Harbour, version: int) -> None:
     assert found.partitions[0].log_start_offset == (0 if version >= 5 else -1)
 
 
-def test_an_offset_inside_a_batch_returns_that_batch(broker: Harbour) -> None:
+def test_an_offset_inside_a_batch_returns_that_batch(broker: SimBroker) -> None:
     broker.append("tide", b"a", b"b", b"c")
     broker.append("tide", b"d")
     assert bases(answered(fetch(broker, part(2)))[0]) == [0, 3]
 
 
-def test_a_log_start_inside_a_batch_returns_that_batch(broker: Harbour) -> None:
+def test_a_log_start_inside_a_batch_returns_that_batch(broker: SimBroker) -> None:
     broker.append("tide", b"a", b"b", b"c")
     broker.delete_records("tide", 1)
     assert bases(answered(fetch(broker, part(1)))[0]) == [0]
@@ -101,19 +101,19 @@ def test_a_log_start_inside_a_batch_returns_that_batch(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize(("partition_max", "request_max"), [(1, PLENTY), (PLENTY, 1), (0, 0), (SIZE - 1, PLENTY)])
-def test_the_first_batch_comes_even_above_the_bounds(broker: Harbour, partition_max: int, request_max: int) -> None:
+def test_the_first_batch_comes_even_above_the_bounds(broker: SimBroker, partition_max: int, request_max: int) -> None:
     fill(broker)
     asked = fetch(broker, part(max_bytes=partition_max), max_bytes=request_max)
     assert bases(answered(asked)[0]) == [0]
 
 
-def test_what_does_not_fit_is_cut(broker: Harbour) -> None:
+def test_what_does_not_fit_is_cut(broker: SimBroker) -> None:
     fill(broker)
     found = answered(fetch(broker, part(max_bytes=2 * SIZE + 10)))[0]
     assert (bases(found), len(found.records)) == ([0, 1], 2 * SIZE + 10)
 
 
-def test_partitions_share_the_bytes_in_their_order(broker: Harbour) -> None:
+def test_partitions_share_the_bytes_in_their_order(broker: SimBroker) -> None:
     for partition in range(3):
         fill(broker, 2, partition)
     parts = [part(partition=index) for index in (2, 0, 1)]
@@ -123,20 +123,20 @@ def test_partitions_share_the_bytes_in_their_order(broker: Harbour) -> None:
     assert sizes(fetch(broker, *parts, max_bytes=1)) == [SIZE, 0, 0], "one batch above the bounds, not three"
 
 
-def test_an_empty_partition_leaves_the_first_batch_to_the_next(broker: Harbour) -> None:
+def test_an_empty_partition_leaves_the_first_batch_to_the_next(broker: SimBroker) -> None:
     fill(broker, 2, partition=1)
     assert sizes(fetch(broker, part(), part(partition=1, max_bytes=1))) == [0, SIZE]
 
 
 def test_the_brokers_own_bound_holds_too() -> None:
-    broker = Harbour({"fetch.max.bytes": "1024"})
+    broker = SimBroker({"fetch.max.bytes": "1024"})
     broker.make_topic("tide")
     broker.append("tide", b"x" * 700)
     broker.append("tide", b"x" * 700)
     assert sizes(fetch(broker)) == [1024]
 
 
-def test_nothing_that_is_not_durable_is_shown(broker: Harbour) -> None:
+def test_nothing_that_is_not_durable_is_shown(broker: SimBroker) -> None:
     fill(broker, 1)
     broker.hold_syncs()
     broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), acks=1))
@@ -153,7 +153,7 @@ def test_nothing_that_is_not_durable_is_shown(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 5, 2**40])
-def test_an_offset_outside_of_the_log_is_out_of_range(broker: Harbour, offset: int) -> None:
+def test_an_offset_outside_of_the_log_is_out_of_range(broker: SimBroker, offset: int) -> None:
     fill(broker)
     found = answered(fetch(broker, part(offset), wait_ms=1000))[0]
     assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -163,13 +163,13 @@ def test_an_offset_outside_of_the_log_is_out_of_range(broker: Harbour, offset: i
 @pytest.mark.parametrize(
     ("version", "code"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
 )
-def test_an_unknown_topic_is_told_by_what_it_was_named_with(broker: Harbour, version: int, code: ErrorCode) -> None:
+def test_an_unknown_topic_is_told_by_what_it_was_named_with(broker: SimBroker, version: int, code: ErrorCode) -> None:
     asked = fetch(broker, topic="nobody", version=version, wait_ms=1000)
     assert answered(asked)[0].error_code == code
 
 
 @pytest.mark.parametrize("index", [3, -1])
-def test_an_unknown_partition_is_told_beside_the_others(broker: Harbour, index: int) -> None:
+def test_an_unknown_partition_is_told_beside_the_others(broker: SimBroker, index: int) -> None:
     fill(broker, 1)
     found = answered(fetch(broker, part(), part(partition=index), wait_ms=1000))
     assert [one.error_code for one in found] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -178,7 +178,7 @@ def test_an_unknown_partition_is_told_beside_the_others(broker: Harbour, index: 
 @pytest.mark.parametrize(
     ("epoch", "code"), [(-1, 0), (0, ErrorCode.FENCED_LEADER_EPOCH), (1, 0), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_the_leader_epoch_is_checked(broker: Harbour, epoch: int, code: int) -> None:
+def test_the_leader_epoch_is_checked(broker: SimBroker, epoch: int, code: int) -> None:
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader_epoch=1))
     asked = fetch(broker, part(current_leader_epoch=epoch))
@@ -191,7 +191,7 @@ def test_the_leader_epoch_is_checked(broker: Harbour, epoch: int, code: int) -> 
 
 
 @pytest.mark.parametrize("version", [4, 12, 15, 16, 18])
-def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_16_on(broker: Harbour, version: int) -> None:
+def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_16_on(broker: SimBroker, version: int) -> None:
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader=5, leader_epoch=3))
     asked = fetch(broker, version=version)
@@ -206,13 +206,13 @@ def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_16_on(brok
     ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
 def test_an_offline_log_is_a_storage_error_that_old_clients_are_spared(
-    broker: Harbour, version: int, code: ErrorCode
+    broker: SimBroker, version: int, code: ErrorCode
 ) -> None:
     broker.partition("tide").log.go_offline("a test")
     assert answered(fetch(broker, version=version))[0].error_code == code
 
 
-def test_a_replica_that_is_none_is_refused(broker: Harbour) -> None:
+def test_a_replica_that_is_none_is_refused(broker: SimBroker) -> None:
     fill(broker, 1)
     assert answered(fetch(broker, version=12, replica_id=1))[0].error_code == 0
     assert answered(fetch(broker, version=12, replica_id=9))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -235,7 +235,7 @@ def test_a_replica_that_is_none_is_refused(broker: Harbour) -> None:
     ],
 )
 def test_a_log_that_parted_from_ours_is_told_where(
-    broker: Harbour, last_epoch: int, offset: int, expected: tuple[int, int] | None
+    broker: SimBroker, last_epoch: int, offset: int, expected: tuple[int, int] | None
 ) -> None:
     fill(broker, 2)
     partition = broker.partition("tide")
@@ -249,7 +249,7 @@ def test_a_log_that_parted_from_ours_is_told_where(
         assert not found.records
 
 
-def test_an_epoch_that_the_log_never_had_is_out_of_range(broker: Harbour) -> None:
+def test_an_epoch_that_the_log_never_had_is_out_of_range(broker: SimBroker) -> None:
     fill(broker, 2)
     found = answered(fetch(broker, part(1, last_fetched_epoch=7)))[0]
     assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -258,7 +258,7 @@ def test_an_epoch_that_the_log_never_had_is_out_of_range(broker: Harbour) -> Non
 # -- parked
 
 
-def test_a_fetch_without_data_is_parked_until_its_time_is_over(broker: Harbour) -> None:
+def test_a_fetch_without_data_is_parked_until_its_time_is_over(broker: SimBroker) -> None:
     asked = fetch(broker, wait_ms=500)
     broker.pass_time(0.49)
     assert not asked.done
@@ -267,7 +267,7 @@ def test_a_fetch_without_data_is_parked_until_its_time_is_over(broker: Harbour) 
     assert_nobody_parked(broker)
 
 
-def test_nobody_is_parked_for_longer_than_a_minute(broker: Harbour) -> None:
+def test_nobody_is_parked_for_longer_than_a_minute(broker: SimBroker) -> None:
     asked = fetch(broker, wait_ms=2**31 - 1)
     broker.pass_time(59)
     assert not asked.done
@@ -285,7 +285,7 @@ def test_what_a_look_at_many_partitions_made_is_let_go_of_in_steps(monkeypatch: 
             freed += 1
 
     monkeypatch.setattr("tidelog.apis.fetch.reading.PartitionData", Counted)
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide")
     monkeypatch.setattr(broker.loop, "steps_a_slice", lambda: 4)
     asked = fetch(broker, *(part(partition=index) for index in range(5000)), version=12, wait_ms=60_000)
@@ -300,11 +300,11 @@ def test_what_a_look_at_many_partitions_made_is_let_go_of_in_steps(monkeypatch: 
     assert max(freed_by_event) <= 4 * ELEMENTS_A_STEP
 
 
-def assert_nobody_parked(broker: Harbour) -> None:
+def assert_nobody_parked(broker: SimBroker) -> None:
     assert [partition for partition in broker.services.replicas if partition._fetches] == []
 
 
-def test_data_wakes_a_parked_fetch(broker: Harbour) -> None:
+def test_data_wakes_a_parked_fetch(broker: SimBroker) -> None:
     asked = fetch(broker, part(), part(partition=1), wait_ms=10_000)
     broker.hold_syncs()
     broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), acks=1, partition=1))
@@ -315,7 +315,7 @@ def test_data_wakes_a_parked_fetch(broker: Harbour) -> None:
     assert_nobody_parked(broker)
 
 
-def test_less_than_min_bytes_does_not_wake_it(broker: Harbour) -> None:
+def test_less_than_min_bytes_does_not_wake_it(broker: SimBroker) -> None:
     asked = fetch(broker, part(), part(partition=1), wait_ms=10_000, min_bytes=3 * SIZE)
     fill(broker, 1)
     fill(broker, 1, partition=1)
@@ -325,7 +325,7 @@ def test_less_than_min_bytes_does_not_wake_it(broker: Harbour) -> None:
     assert [bases(found) for found in answered(asked)] == [[0, 1], [0]]
 
 
-def test_when_its_time_is_over_it_gets_less_than_min_bytes(broker: Harbour) -> None:
+def test_when_its_time_is_over_it_gets_less_than_min_bytes(broker: SimBroker) -> None:
     fill(broker, 1)
     asked = fetch(broker, wait_ms=200, min_bytes=PLENTY)
     assert not asked.done
@@ -333,22 +333,22 @@ def test_when_its_time_is_over_it_gets_less_than_min_bytes(broker: Harbour) -> N
     assert bases(answered(asked)[0]) == [0]
 
 
-def test_more_than_max_bytes_is_never_waited_for(broker: Harbour) -> None:
+def test_more_than_max_bytes_is_never_waited_for(broker: SimBroker) -> None:
     fill(broker, 3)
     assert fetch(broker, wait_ms=10_000, min_bytes=PLENTY, max_bytes=2 * SIZE).done
 
 
 @pytest.mark.parametrize(("wait_ms", "min_bytes"), [(0, 1), (-5, 1), (10_000, 0), (10_000, -1)])
-def test_who_does_not_want_to_wait_is_answered_at_once(broker: Harbour, wait_ms: int, min_bytes: int) -> None:
+def test_who_does_not_want_to_wait_is_answered_at_once(broker: SimBroker, wait_ms: int, min_bytes: int) -> None:
     assert fetch(broker, wait_ms=wait_ms, min_bytes=min_bytes).done
 
 
-def test_a_fetch_of_nothing_is_answered_at_once(broker: Harbour) -> None:
+def test_a_fetch_of_nothing_is_answered_at_once(broker: SimBroker) -> None:
     asked = broker.send(ApiKey.FETCH, 16, {"max_wait_ms": 10_000, "min_bytes": 1, "topics": []})
     assert asked.response.responses == []
 
 
-def test_a_deleted_topic_wakes_who_is_parked_there(broker: Harbour) -> None:
+def test_a_deleted_topic_wakes_who_is_parked_there(broker: SimBroker) -> None:
     asked = fetch(broker, wait_ms=10_000)
     by_name = fetch(broker, wait_ms=10_000, version=12)
     broker.delete_topic("tide")
@@ -357,7 +357,7 @@ def test_a_deleted_topic_wakes_who_is_parked_there(broker: Harbour) -> None:
     assert answered(by_name)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_log_that_goes_offline_wakes_who_is_parked_there(broker: Harbour) -> None:
+def test_a_log_that_goes_offline_wakes_who_is_parked_there(broker: SimBroker) -> None:
     asked = fetch(broker, part(), part(partition=1), wait_ms=10_000)
     broker.partition("tide", 1).log.go_offline("a test")
     broker.settle()
@@ -365,7 +365,7 @@ def test_a_log_that_goes_offline_wakes_who_is_parked_there(broker: Harbour) -> N
     assert_nobody_parked(broker)
 
 
-def test_a_new_leader_wakes_who_is_parked_there(broker: Harbour) -> None:
+def test_a_new_leader_wakes_who_is_parked_there(broker: SimBroker) -> None:
     asked = fetch(broker, wait_ms=10_000)
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader=2, leader_epoch=1))
@@ -374,7 +374,7 @@ def test_a_new_leader_wakes_who_is_parked_there(broker: Harbour) -> None:
     assert (found.error_code, found.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
 
 
-def test_a_client_that_left_leaves_nothing_behind(broker: Harbour) -> None:
+def test_a_client_that_left_leaves_nothing_behind(broker: SimBroker) -> None:
     asked = fetch(broker, part(), part(partition=1), wait_ms=10_000)
     asked.late.abandon()
     assert_nobody_parked(broker)
@@ -383,7 +383,7 @@ def test_a_client_that_left_leaves_nothing_behind(broker: Harbour) -> None:
     assert not asked.done
 
 
-def test_a_partition_that_is_named_twice_is_answered_once_as_it_was_named_last(broker: Harbour) -> None:
+def test_a_partition_that_is_named_twice_is_answered_once_as_it_was_named_last(broker: SimBroker) -> None:
     fill(broker, 2)
     asked = fetch(broker, part(0), part(partition=1), part(1), wait_ms=10_000)
     assert [(found.partition_index, bases(found)) for found in answered(asked)] == [(0, [1]), (1, [])]
@@ -394,7 +394,7 @@ def test_a_partition_that_is_named_twice_is_answered_once_as_it_was_named_last(b
     assert_nobody_parked(broker)
 
 
-def test_a_partition_that_is_named_by_the_hundred_thousand_closes_the_connection(broker: Harbour) -> None:
+def test_a_partition_that_is_named_by_the_hundred_thousand_closes_the_connection(broker: SimBroker) -> None:
     broker.make_topic("ebb")
     wanted = [FetchPartition(partition=0, partition_max_bytes=PLENTY)] * 16_000
     both = [FetchTopic(topic_id=broker.partition(name).topic_id, partitions=wanted) for name in ("tide", "ebb")]
@@ -405,20 +405,20 @@ def test_a_partition_that_is_named_by_the_hundred_thousand_closes_the_connection
     assert_nobody_parked(broker)
 
 
-def test_many_parked_fetches_are_all_woken(broker: Harbour) -> None:
+def test_many_parked_fetches_are_all_woken(broker: SimBroker) -> None:
     waiting = [fetch(broker, wait_ms=10_000) for _ in range(20)]
     fill(broker, 1)
     broker.settle()
     assert all(bases(answered(asked)[0]) == [0] for asked in waiting)
 
 
-def test_when_the_broker_stops_parked_fetches_are_answered(broker: Harbour) -> None:
+def test_when_the_broker_stops_parked_fetches_are_answered(broker: SimBroker) -> None:
     asked = fetch(broker, wait_ms=10_000)
     broker.broker.stop()
     assert asked.done
 
 
-def test_a_client_that_disconnects_while_parked_is_noticed(broker: Harbour) -> None:
+def test_a_client_that_disconnects_while_parked_is_noticed(broker: SimBroker) -> None:
     """Its patience may be endless; the sweep looks every five seconds."""
     client = ClientConnection("client", SimLoop(broker.timeline, SimRandom("c")), broker.network, lambda: None)
     wanted = FetchPartition(partition=0, partition_max_bytes=PLENTY)
@@ -438,7 +438,7 @@ def test_a_client_that_disconnects_while_parked_is_noticed(broker: Harbour) -> N
 # -- transactions
 
 
-def in_order(broker: Harbour, *steps: bytes) -> list[int]:
+def in_order(broker: SimBroker, *steps: bytes) -> list[int]:
     return [broker.append_own("tide", step) for step in steps]
 
 
@@ -447,7 +447,7 @@ def aborted(partition: Any) -> Sequence[tuple[int, int]] | None:
     return None if found is None else [(one.producer_id, one.first_offset) for one in found]
 
 
-def test_read_committed_stops_before_an_open_transaction(broker: Harbour) -> None:
+def test_read_committed_stops_before_an_open_transaction(broker: SimBroker) -> None:
     fill(broker, 1)
     in_order(broker, in_transaction(b"a", producer_id=7))
     fill(broker, 1)
@@ -458,7 +458,7 @@ def test_read_committed_stops_before_an_open_transaction(broker: Harbour) -> Non
     assert (bases(found), found.last_stable_offset, aborted(found)) == ([0, 1, 2], 1, None)
 
 
-def test_of_a_batch_that_is_larger_than_the_limit_no_aborted_transactions_are_told(broker: Harbour) -> None:
+def test_of_a_batch_that_is_larger_than_the_limit_no_aborted_transactions_are_told(broker: SimBroker) -> None:
     for partition in range(3):
         fill(broker, 1, partition)
     parts = [part(), part(partition=1, max_bytes=SIZE - 1), part(partition=2, max_bytes=0), part(1)]
@@ -468,7 +468,7 @@ def test_of_a_batch_that_is_larger_than_the_limit_no_aborted_transactions_are_to
     assert [(len(one.records), aborted(one)) for one in found] == [(SIZE, []), (0, []), (0, [])]
 
 
-def test_what_was_deleted_of_an_open_transaction_is_not_where_read_committed_stops(broker: Harbour) -> None:
+def test_what_was_deleted_of_an_open_transaction_is_not_where_read_committed_stops(broker: SimBroker) -> None:
     """Else a consumer would be sent below the log's start, and from there back, until the transaction ends."""
     in_order(broker, in_transaction(b"a", producer_id=7))
     fill(broker, 3)
@@ -482,7 +482,7 @@ def test_what_was_deleted_of_an_open_transaction_is_not_where_read_committed_sto
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_end_of_a_transaction_wakes_who_reads_committed(broker: Harbour, commit: bool) -> None:
+def test_the_end_of_a_transaction_wakes_who_reads_committed(broker: SimBroker, commit: bool) -> None:
     in_order(broker, in_transaction(b"a", b"b", producer_id=7))
     fill(broker, 1)
     asked = fetch(broker, isolation_level=COMMITTED, wait_ms=10_000)
@@ -495,7 +495,7 @@ def test_the_end_of_a_transaction_wakes_who_reads_committed(broker: Harbour, com
     assert aborted(found) == ([] if commit else [(7, 0)])
 
 
-def test_the_aborted_list_names_those_whose_records_are_in_the_answer(broker: Harbour) -> None:
+def test_the_aborted_list_names_those_whose_records_are_in_the_answer(broker: SimBroker) -> None:
     first, _, second, *_ = in_order(
         broker,
         in_transaction(b"a", producer_id=7),
@@ -515,14 +515,14 @@ def test_the_aborted_list_names_those_whose_records_are_in_the_answer(broker: Ha
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_damaged_transaction_index_is_a_storage_error_for_who_needs_it(fast: bool) -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", 2)
     in_order(broker, in_transaction(b"a", producer_id=7), marker(7, commit=False))
     broker.wait(broker.broker.stop())
     broker.disk.release_locks()
     path = "/data/tide-0/00000000000000000000.txnindex"
     broker.disk.write_whole(path, b"\0\x07" + broker.disk.read_whole(path)[2:])
-    broker = Harbour(disk=broker.disk, fast=fast)
+    broker = SimBroker(disk=broker.disk, fast=fast)
     broker.open(("tide", 0))
     for parts in ([part()], [part(), part(partition=1)]):
         found = answered(fetch(broker, *parts, isolation_level=COMMITTED))[0]
@@ -530,7 +530,7 @@ def test_a_damaged_transaction_index_is_a_storage_error_for_who_needs_it(fast: b
     assert bases(answered(fetch(broker))[0]) == [0, 1], "who reads everything doesn't need it"
 
 
-def test_a_marker_that_is_not_durable_yet_ends_nothing(broker: Harbour) -> None:
+def test_a_marker_that_is_not_durable_yet_ends_nothing(broker: SimBroker) -> None:
     in_order(broker, in_transaction(b"a", producer_id=7))
     broker.hold_syncs()
     in_order(broker, marker(7, commit=False))

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.apis.harbour import Asked, Harbour, batch, in_transaction, marker, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, in_transaction, marker, produce_fields
 from tests.raw import build, request_class
 from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
@@ -27,7 +27,7 @@ UNKNOWN_ID = b"nobody's id....."
 OFFSETS = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 19, 20, 21, 1000, -1]
 
 
-def fill(broker: Harbour) -> dict[str, bytes]:
+def fill(broker: SimBroker) -> dict[str, bytes]:
     """The same logs in each broker; the ids of the topics."""
     ids = {name: broker.make_topic(name, 2, configs) for name, configs in TOPICS.items()}
     for name in ("t", "rolled", "fleeting"):
@@ -46,7 +46,7 @@ def fill(broker: Harbour) -> dict[str, bytes]:
 
 class Pair:
     def __init__(self) -> None:
-        self.brokers = [Harbour(), Harbour(fast=False)]
+        self.brokers = [SimBroker(), SimBroker(fast=False)]
         self.ids, same = map(fill, self.brokers)
         assert self.ids == same
         self.asked: list[list[Asked]] = []
@@ -157,13 +157,13 @@ def fields(topic_id: bytes, *parts: dict[str, Any], **more: Any) -> dict[str, An
     return {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics, **more}
 
 
-def without_general(broker: Harbour) -> Harbour:
+def without_general(broker: SimBroker) -> SimBroker:
     broker.dispatch._general = None
     return broker
 
 
 def test_the_usual_request_takes_the_fast_path() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     topic_id = broker.make_topic("t")
     broker.append("t", b"a", b"b")
     without_general(broker)
@@ -174,7 +174,7 @@ def test_the_usual_request_takes_the_fast_path() -> None:
 
 
 def test_a_small_piece_of_a_large_log_is_mapped_and_the_same_both_ways() -> None:
-    brokers = [Harbour(), Harbour(fast=False)]
+    brokers = [SimBroker(), SimBroker(fast=False)]
     for broker in brokers:
         configs = {"tidelog.durability": "os", "index.interval.bytes": "1"}
         topic_id = broker.make_topic("tides", 1, configs)
@@ -195,7 +195,7 @@ def test_a_small_piece_of_a_large_log_is_mapped_and_the_same_both_ways() -> None
 
 
 def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     ids = [broker.make_topic(name, 300) for name in ("t", "u")]
     broker.append("t", b"a", partition=299)
     broker.append("u", b"b", partition=1)
@@ -211,7 +211,7 @@ def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
 
 
 def test_waiting_and_waking_take_the_fast_path_too() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     topic_id = broker.make_topic("t", 2)
     broker.append("t", b"so that the log is there", partition=1)
     broker.dispatch._fetch.__self__._way.general = None
@@ -228,12 +228,12 @@ def test_waiting_and_waking_take_the_fast_path_too() -> None:
     assert late.response.responses[0].partitions[0].high_watermark == 3
 
 
-def append(broker: Harbour, topic: str, partition: int) -> None:
+def append(broker: SimBroker, topic: str, partition: int) -> None:
     if topic in broker.services.metadata.image.topics and broker.partition(topic, partition).is_served:
         broker.append(topic, b"some", b"more", partition=partition)
 
 
-def transact(broker: Harbour, topic: str, partition: int, producer_id: int, *, commit: bool) -> None:
+def transact(broker: SimBroker, topic: str, partition: int, producer_id: int, *, commit: bool) -> None:
     """A whole transaction, and one that stays open."""
     if topic in broker.services.metadata.image.topics and broker.partition(topic, partition).is_served:
         broker.append_own(topic, in_transaction(b"transacted", producer_id=producer_id), partition)
@@ -241,18 +241,18 @@ def transact(broker: Harbour, topic: str, partition: int, producer_id: int, *, c
         broker.append_own(topic, in_transaction(b"open", producer_id=producer_id + 100), partition)
 
 
-def lose_lead(broker: Harbour, topic: str, leader: int) -> None:
+def lose_lead(broker: SimBroker, topic: str, leader: int) -> None:
     if topic in broker.services.metadata.image.topics:
         found = broker.partition(topic)
         found.follow_image(found.image._replace(leader=leader, leader_epoch=found.leader_epoch + 1))
 
 
-def go_offline(broker: Harbour, topic: str) -> None:
+def go_offline(broker: SimBroker, topic: str) -> None:
     if topic in broker.services.metadata.image.topics:
         broker.partition(topic).log.go_offline("a test")
 
 
-def delete(broker: Harbour, topic: str) -> None:
+def delete(broker: SimBroker, topic: str) -> None:
     if topic in broker.services.metadata.image.topics:
         broker.delete_topic(topic)
 
@@ -265,7 +265,7 @@ events = st.one_of(
     st.tuples(st.just(lose_lead), names, st.sampled_from([1, 2])),
     st.tuples(st.just(go_offline), names),
     st.tuples(st.just(delete), names),
-    st.tuples(st.just(Harbour.pass_time), st.sampled_from([0.05, 0.2, 1.0])),
+    st.tuples(st.just(SimBroker.pass_time), st.sampled_from([0.05, 0.2, 1.0])),
     st.builds(
         lambda topic, index, producer_id, commit: (partial(transact, commit=commit), topic, index, producer_id),
         names,
@@ -295,14 +295,14 @@ parks = st.tuples(waits, st.lists(st.tuples(names, indexes), min_size=1, max_siz
 def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
     parked: list[tuple[dict[str, Any], list[tuple[str, int]]]], happened: list[tuple[Any, ...]]
 ) -> None:
-    brokers = [Harbour(), Harbour(fast=False)]
+    brokers = [SimBroker(), SimBroker(fast=False)]
     ids, _ = [{name: broker.make_topic(name, 2) for name in ("t", "u")} for broker in brokers]
     asked: list[list[Asked]] = [[], []]
     for body, wanted in parked:
         topics = [{"topic_id": ids[name], "partitions": [part(partition=index)]} for name, index in wanted]
         for broker, sent in zip(brokers, asked, strict=True):
             sent.append(broker.send(ApiKey.FETCH, 16, {**body, "topics": topics}))
-    for event, *arguments in [*happened, (Harbour.pass_time, 1.0), (Harbour.pass_time, 61.0)]:
+    for event, *arguments in [*happened, (SimBroker.pass_time, 1.0), (SimBroker.pass_time, 61.0)]:
         for broker in brokers:
             event(broker, *arguments)
             broker.settle()
@@ -315,7 +315,7 @@ def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
 
 def test_what_is_out_of_the_ordinary_among_hundreds_of_partitions_is_told_in_steps() -> None:
     """A request for so many is read in steps the second time, when the general way has it: the answer is late again."""
-    broker = Harbour()
+    broker = SimBroker()
     topic_id = broker.make_topic("tide", 1200)
     broker.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
     wanted = [part(offset=7 if index == 5 else 0, partition=index) for index in range(1200)]
@@ -329,7 +329,7 @@ def test_what_is_out_of_the_ordinary_among_hundreds_of_partitions_is_told_in_ste
 
 
 def test_a_client_that_goes_while_that_is_told_is_let_go_of() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     topic_id = broker.make_topic("tide", 1200)
     broker.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
     wanted = [part(offset=7 if index == 5 else 0, partition=index) for index in range(1200)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tests.batches import batches
 from tidelog.apis.fetch.sessions import EPOCH_MAX
 from tidelog.wire.errors import ErrorCode
@@ -17,7 +17,7 @@ FULL, NONE = 0, -1
 class Consumer:
     """A client that fetches in a session: it keeps the epoch, the test says what changed."""
 
-    def __init__(self, broker: Harbour, version: int) -> None:
+    def __init__(self, broker: SimBroker, version: int) -> None:
         self.broker = broker
         self.version = version
         self.id = 0
@@ -80,23 +80,23 @@ def part(index: int, offset: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour({"max.incremental.fetch.session.cache.slots": "3"})
+def broker() -> SimBroker:
+    made = SimBroker({"max.incremental.fetch.session.cache.slots": "3"})
     made.make_topic("tide", 3)
     made.make_topic("surf")
     return made
 
 
 @pytest.fixture(params=[12, 16])
-def consumer(request: pytest.FixtureRequest, broker: Harbour) -> Consumer:
+def consumer(request: pytest.FixtureRequest, broker: SimBroker) -> Consumer:
     return Consumer(broker, request.param)
 
 
-def sessions(broker: Harbour) -> int:
+def sessions(broker: SimBroker) -> int:
     return len(broker.services.fetch_sessions)
 
 
-def test_a_full_fetch_opens_a_session_and_tells_of_every_partition(broker: Harbour, consumer: Consumer) -> None:
+def test_a_full_fetch_opens_a_session_and_tells_of_every_partition(broker: SimBroker, consumer: Consumer) -> None:
     broker.append("tide", b"x", partition=1)
     assert consumer.told(("tide", 0, 0), ("tide", 1, 0), ("surf", 0, 0)) == [
         ("tide", 0, 0, []),
@@ -107,7 +107,7 @@ def test_a_full_fetch_opens_a_session_and_tells_of_every_partition(broker: Harbo
     assert sessions(broker) == 1
 
 
-def test_afterwards_only_news_is_told(broker: Harbour, consumer: Consumer) -> None:
+def test_afterwards_only_news_is_told(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0), ("tide", 1, 0), ("surf", 0, 0))
     assert consumer.told() == []
     broker.append("surf", b"x")
@@ -116,7 +116,7 @@ def test_afterwards_only_news_is_told(broker: Harbour, consumer: Consumer) -> No
     assert consumer.told(("surf", 0, 0)) == [("surf", 0, 0, [0])], "records are always news"
 
 
-def test_a_moved_high_watermark_and_log_start_are_news(broker: Harbour, consumer: Consumer) -> None:
+def test_a_moved_high_watermark_and_log_start_are_news(broker: SimBroker, consumer: Consumer) -> None:
     broker.append("tide", b"a", b"b")
     consumer.told(("tide", 0, 2))
     assert consumer.told() == []
@@ -132,7 +132,7 @@ def test_a_moved_high_watermark_and_log_start_are_news(broker: Harbour, consumer
     assert consumer.told(("tide", 0, 3)) == [("tide", 0, 0, [])]
 
 
-def test_partitions_come_and_go(broker: Harbour, consumer: Consumer) -> None:
+def test_partitions_come_and_go(broker: SimBroker, consumer: Consumer) -> None:
     for index in range(3):
         broker.append("tide", b"x", partition=index)
     assert consumer.told(("tide", 0, 0)) == [("tide", 0, 0, [0])]
@@ -143,14 +143,14 @@ def test_partitions_come_and_go(broker: Harbour, consumer: Consumer) -> None:
     ], "a partition that was forgotten and comes back is told of"
 
 
-def test_a_session_without_partitions_is_closed(broker: Harbour, consumer: Consumer) -> None:
+def test_a_session_without_partitions_is_closed(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     response = consumer.send(forget=(("tide", 0),)).response
     assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
     assert sessions(broker) == 0
 
 
-def test_a_busy_partition_does_not_starve_the_others(broker: Harbour, consumer: Consumer) -> None:
+def test_a_busy_partition_does_not_starve_the_others(broker: SimBroker, consumer: Consumer) -> None:
     size = len(batch(b"x"))
     for index in range(3):
         for _ in range(4):
@@ -168,7 +168,7 @@ def test_a_busy_partition_does_not_starve_the_others(broker: Harbour, consumer: 
 
 
 @pytest.mark.parametrize("version", [12, 16])
-def test_a_session_may_begin_with_nothing_and_forgets_nothing_then(broker: Harbour, version: int) -> None:
+def test_a_session_may_begin_with_nothing_and_forgets_nothing_then(broker: SimBroker, version: int) -> None:
     consumer = Consumer(broker, version)
     assert consumer.told() == []
     assert sessions(broker) == 1
@@ -176,7 +176,7 @@ def test_a_session_may_begin_with_nothing_and_forgets_nothing_then(broker: Harbo
     assert [index for _, index, _, _ in consumer.told(("tide", 1, 0), forget=(("tide", 1),))] == [1]
 
 
-def test_errors_are_told_every_time_and_once_they_are_gone_the_state_is(broker: Harbour, consumer: Consumer) -> None:
+def test_errors_are_told_every_time_and_once_they_are_gone_the_state_is(broker: SimBroker, consumer: Consumer) -> None:
     broker.append("tide", b"x")
     broker.delete_records("tide", 1)
     assert consumer.told(("tide", 0, 0), ("tide", 1, 0)) == [
@@ -189,7 +189,7 @@ def test_errors_are_told_every_time_and_once_they_are_gone_the_state_is(broker: 
     assert consumer.told() == []
 
 
-def test_a_diverging_epoch_is_news(broker: Harbour, consumer: Consumer) -> None:
+def test_a_diverging_epoch_is_news(broker: SimBroker, consumer: Consumer) -> None:
     broker.append("tide", b"x")
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader_epoch=3))
@@ -203,7 +203,7 @@ def test_a_diverging_epoch_is_news(broker: Harbour, consumer: Consumer) -> None:
         assert response.responses[0].partitions[0].diverging_epoch.end_offset == 1
 
 
-def test_an_unknown_topic_is_told_every_time_and_found_once_it_is_there(broker: Harbour) -> None:
+def test_an_unknown_topic_is_told_every_time_and_found_once_it_is_there(broker: SimBroker) -> None:
     consumer = Consumer(broker, 12)
     unknown = ("later", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
     assert consumer.told(("later", 0, 0), ("tide", 0, 0)) == [unknown, ("tide", 0, 0, [])]
@@ -213,7 +213,7 @@ def test_an_unknown_topic_is_told_every_time_and_found_once_it_is_there(broker: 
     assert consumer.told() == [("later", 0, 0, [0])]
 
 
-def test_an_unknown_partition_does_not_keep_the_others_from_waiting(broker: Harbour, consumer: Consumer) -> None:
+def test_an_unknown_partition_does_not_keep_the_others_from_waiting(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("nobody", 0, 0), ("tide", 0, 0))
     asked = consumer.send(max_wait_ms=500)
     assert not asked.done
@@ -224,7 +224,7 @@ def test_an_unknown_partition_does_not_keep_the_others_from_waiting(broker: Harb
     assert asked.done, "there is nobody to wait for"
 
 
-def test_a_topic_made_again_is_told_from_the_one_the_session_knew(broker: Harbour) -> None:
+def test_a_topic_made_again_is_told_from_the_one_the_session_knew(broker: SimBroker) -> None:
     consumer = Consumer(broker, 16)
     consumer.told(("surf", 0, 0), ("tide", 0, 0))
     broker.delete_topic("surf")
@@ -239,7 +239,7 @@ def test_a_topic_made_again_is_told_from_the_one_the_session_knew(broker: Harbou
     assert consumer.told(("surf", 0, 0), forget=(("old", 0),)) == [("surf", 0, 0, [0])]
 
 
-def test_by_name_a_topic_made_again_is_simply_read(broker: Harbour) -> None:
+def test_by_name_a_topic_made_again_is_simply_read(broker: SimBroker) -> None:
     consumer = Consumer(broker, 12)
     consumer.told(("surf", 0, 0))
     broker.delete_topic("surf")
@@ -248,7 +248,7 @@ def test_by_name_a_topic_made_again_is_simply_read(broker: Harbour) -> None:
     assert consumer.told() == [("surf", 0, 0, [0])]
 
 
-def test_an_id_that_nobody_ever_had_is_unknown(broker: Harbour) -> None:
+def test_an_id_that_nobody_ever_had_is_unknown(broker: SimBroker) -> None:
     consumer = Consumer(broker, 16)
     assert consumer.told(("nobody", 0, 0)) == [("nobody", 0, ErrorCode.UNKNOWN_TOPIC_ID, [])]
     assert consumer.told() == [("nobody", 0, ErrorCode.UNKNOWN_TOPIC_ID, [])]
@@ -263,21 +263,21 @@ def code(asked: Asked) -> ErrorCode:
     return ErrorCode(response.error_code)
 
 
-def test_an_epoch_that_is_not_the_next_is_refused(broker: Harbour, consumer: Consumer) -> None:
+def test_an_epoch_that_is_not_the_next_is_refused(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     for epoch in (2, 5, EPOCH_MAX, -2):
         assert code(consumer.send(epoch=epoch)) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert consumer.told() == [], "and the session goes on"
 
 
-def test_a_session_that_is_not_there_is_refused(broker: Harbour, consumer: Consumer) -> None:
+def test_a_session_that_is_not_there_is_refused(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     asked = consumer.send(session_id=consumer.id ^ 1)
     assert code(asked) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert asked.response.session_id == 0
 
 
-def test_after_the_largest_epoch_comes_1(broker: Harbour, consumer: Consumer) -> None:
+def test_after_the_largest_epoch_comes_1(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     broker.services.fetch_sessions._sessions[consumer.id].epoch = consumer.epoch = EPOCH_MAX
     assert consumer.told() == []
@@ -288,14 +288,14 @@ def test_after_the_largest_epoch_comes_1(broker: Harbour, consumer: Consumer) ->
 
 @pytest.mark.parametrize(("opened", "resumed"), [(12, 13), (16, 12)])
 def test_a_session_by_name_can_not_go_on_by_id_nor_the_other_way_round(
-    broker: Harbour, opened: int, resumed: int
+    broker: SimBroker, opened: int, resumed: int
 ) -> None:
     consumer = Consumer(broker, opened)
     consumer.told(("tide", 0, 0))
     assert code(consumer.send(version=resumed)) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_parked_fetch_of_an_epoch_that_is_over_tells_nothing(broker: Harbour, consumer: Consumer) -> None:
+def test_a_parked_fetch_of_an_epoch_that_is_over_tells_nothing(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     parked = consumer.send(max_wait_ms=10_000)
     consumer.epoch += 1
@@ -309,7 +309,7 @@ def test_a_parked_fetch_of_an_epoch_that_is_over_tells_nothing(broker: Harbour, 
 # -- opening and closing
 
 
-def test_minus_one_fetches_without_a_session_and_closes_the_one_it_names(broker: Harbour, consumer: Consumer) -> None:
+def test_minus_one_fetches_without_a_session_and_closes_the_one_it_names(broker: SimBroker, consumer: Consumer) -> None:
     broker.append("tide", b"x")
     response = consumer.send(("tide", 0, 0), epoch=NONE).response
     assert (response.session_id, len(response.responses)) == (0, 1)
@@ -321,7 +321,7 @@ def test_minus_one_fetches_without_a_session_and_closes_the_one_it_names(broker:
     assert code(consumer.send(("tide", 0, 0))) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_full_fetch_that_names_a_session_replaces_it(broker: Harbour, consumer: Consumer) -> None:
+def test_a_full_fetch_that_names_a_session_replaces_it(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0), ("tide", 1, 0))
     old, consumer.epoch = consumer.id, FULL
     assert consumer.told(("tide", 1, 0)) == [("tide", 1, 0, [])]
@@ -329,14 +329,14 @@ def test_a_full_fetch_that_names_a_session_replaces_it(broker: Harbour, consumer
     assert sessions(broker) == 1
 
 
-def test_versions_before_sessions_have_none(broker: Harbour) -> None:
+def test_versions_before_sessions_have_none(broker: SimBroker) -> None:
     consumer = Consumer(broker, 6)
     fields = {"max_wait_ms": 0, "topics": [{"topic": "tide", "partitions": [part(0, 0)]}]}
     assert broker.send(ApiKey.FETCH, consumer.version, fields).response.responses
     assert sessions(broker) == 0
 
 
-def test_sessions_are_bounded_and_an_idle_one_makes_room(broker: Harbour, consumer: Consumer) -> None:
+def test_sessions_are_bounded_and_an_idle_one_makes_room(broker: SimBroker, consumer: Consumer) -> None:
     others = [Consumer(broker, consumer.version) for _ in range(3)]
     for other in others:
         other.told(("tide", 0, 0))
@@ -356,7 +356,7 @@ def test_sessions_are_bounded_and_an_idle_one_makes_room(broker: Harbour, consum
 
 
 def test_partitions_in_all_sessions_are_bounded(
-    broker: Harbour, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+    broker: SimBroker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.apis.fetch.sessions.PARTITIONS_MAX", 4)
     other = Consumer(broker, consumer.version)
@@ -373,7 +373,7 @@ def test_partitions_in_all_sessions_are_bounded(
     assert consumer.id > 0
 
 
-def test_a_parked_fetch_in_a_session_wakes_with_its_news_only(broker: Harbour, consumer: Consumer) -> None:
+def test_a_parked_fetch_in_a_session_wakes_with_its_news_only(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0), ("tide", 1, 0), ("surf", 0, 0))
     asked = consumer.send(max_wait_ms=10_000)
     broker.append("tide", b"x", partition=1)
@@ -382,7 +382,7 @@ def test_a_parked_fetch_in_a_session_wakes_with_its_news_only(broker: Harbour, c
     assert found == [1]
 
 
-def test_what_an_abandoned_fetch_would_have_told_is_still_news(broker: Harbour, consumer: Consumer) -> None:
+def test_what_an_abandoned_fetch_would_have_told_is_still_news(broker: SimBroker, consumer: Consumer) -> None:
     consumer.told(("tide", 0, 0))
     parked = consumer.send(max_wait_ms=10_000)
     parked.late.abandon()
@@ -392,7 +392,7 @@ def test_what_an_abandoned_fetch_would_have_told_is_still_news(broker: Harbour, 
 
 
 def test_who_names_much_can_not_keep_others_from_having_a_session(
-    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+    broker: SimBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.apis.fetch.sessions.PARTITIONS_MAX", 30)
     greedy = [Consumer(broker, 16) for _ in range(2)]
@@ -408,7 +408,7 @@ def test_who_names_much_can_not_keep_others_from_having_a_session(
 
 
 def test_a_request_for_very_many_partitions_goes_without_a_session(
-    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+    broker: SimBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.apis.fetch.sessions.SESSION_PARTITIONS_MAX", 5)
     greedy = Consumer(broker, 16)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour
+from tests.apis.sim_broker import Asked, SimBroker
 from tests.apis.test_consumer_group_heartbeat import FAST, GROUP, Port, code
 from tidelog.coordinator.group.classic.state import ClassicGroup
 from tidelog.coordinator.group.consumer import embedded
@@ -38,12 +38,12 @@ def read(data: bytes) -> dict[str, list[int]]:
 class Docks(Port):
     """A broker with members of either protocol."""
 
-    def __init__(self, settings: dict[str, str] | None = None, harbour: Harbour | None = None) -> None:
-        super().__init__({**SETTINGS, **(settings or {})}, harbour)
+    def __init__(self, settings: dict[str, str] | None = None, sim_broker: SimBroker | None = None) -> None:
+        super().__init__({**SETTINGS, **(settings or {})}, sim_broker)
 
     @property
     def group(self) -> Any:
-        return self.harbour.services.groups.shard_of(GROUP).state.groups.get(GROUP)
+        return self.sim_broker.services.groups.shard_of(GROUP).state.groups.get(GROUP)
 
     def send_join(self, member_id: str, *topics: str, version: int = 9, **more: Any) -> Asked:
         fields = {
@@ -58,11 +58,11 @@ class Docks(Port):
                 for name in more.get("protocols", ["cooperative-sticky", "range"])
             ],
         }
-        return self.harbour.send(ApiKey.JOIN_GROUP, version, fields)
+        return self.sim_broker.send(ApiKey.JOIN_GROUP, version, fields)
 
     def classic_join(self, member_id: str, *topics: str, **more: Any) -> Any:
         asked = self.send_join(member_id, *topics, **more)
-        self.harbour.timeline.run_until(lambda: asked.done, self.harbour.timeline.now + 30)
+        self.sim_broker.timeline.run_until(lambda: asked.done, self.sim_broker.timeline.now + 30)
         return asked.response
 
     def classic_sync(self, member_id: str, generation: int, given: dict[str, bytes] | None = None, **more: Any) -> Any:
@@ -74,15 +74,15 @@ class Docks(Port):
             "protocol_name": more.get("protocol", "cooperative-sticky"),
             "assignments": [{"member_id": one, "assignment": data} for one, data in (given or {}).items()],
         }
-        return self.harbour.ask(ApiKey.SYNC_GROUP, 5, fields)
+        return self.sim_broker.ask(ApiKey.SYNC_GROUP, 5, fields)
 
     def classic_beat(self, member_id: str, generation: int) -> ErrorCode:
         fields = {"group_id": GROUP, "generation_id": generation, "member_id": member_id}
-        return code(self.harbour.ask(ApiKey.HEARTBEAT, 4, fields))
+        return code(self.sim_broker.ask(ApiKey.HEARTBEAT, 4, fields))
 
     def classic_leave(self, *member_ids: str) -> Any:
         members = [{"member_id": one, "group_instance_id": None} for one in member_ids]
-        return self.harbour.ask(ApiKey.LEAVE_GROUP, 5, {"group_id": GROUP, "members": members})
+        return self.sim_broker.ask(ApiKey.LEAVE_GROUP, 5, {"group_id": GROUP, "members": members})
 
     def classic_member(self, *topics: str) -> str:
         """A new member of a classic group on its own, in generation 1 with all of `tides`."""
@@ -156,7 +156,7 @@ def test_it_goes_back_too_when_the_last_one_is_not_heard_of(docks: Docks) -> Non
     docks.classic_join(old, "tides")
     docks.classic_sync(old, 2)
     for _ in range(5):
-        docks.harbour.pass_time(2.5)
+        docks.sim_broker.pass_time(2.5)
         docks.classic_beat(old, 2)
     assert isinstance(docks.group, ClassicGroup)
 
@@ -206,14 +206,14 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_taken_out(docks:
     old = docks.classic_member("tides")
     docks.join("new", "tides", rebalance_timeout_ms=30_000)
     for _ in range(6):
-        docks.harbour.pass_time(1.0)
+        docks.sim_broker.pass_time(1.0)
         docks.classic_beat(old, 1)
         docks.beat("new", 2, uses={})
     assert [member.member_id for member in docks.describe().members] == ["new"], "called to join, it didn't"
     required = docks.classic_join("", "tides").member_id
     joined = docks.classic_join(required, "tides")
     for _ in range(6):
-        docks.harbour.pass_time(1.0)
+        docks.sim_broker.pass_time(1.0)
         docks.classic_beat(required, joined.generation_id)
         docks.beat("new", docks.describe().members[-1].member_epoch)
     assert [member.member_id for member in docks.describe().members] == ["new"], "it joined and never synced"
@@ -284,7 +284,7 @@ def test_a_group_that_is_not_of_consumers_stays(docks: Docks) -> None:
         "protocol_type": "connect",
         "protocols": [{"name": "default", "metadata": b""}],
     }
-    assert docks.harbour.ask(ApiKey.JOIN_GROUP, 3, fields).error_code == 0
+    assert docks.sim_broker.ask(ApiKey.JOIN_GROUP, 3, fields).error_code == 0
     assert code(docks.join("new", "tides")) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -306,13 +306,13 @@ def test_a_static_member_keeps_its_partitions_from_one_protocol_to_the_other_and
 def test_a_migrated_group_survives_kill_9(docks: Docks) -> None:
     old = docks.classic_member("tides")
     docks.join("new", "tides")
-    docks.harbour.settle()
-    again = Docks(harbour=Harbour(SETTINGS, disk=docks.harbour.kill()))
+    docks.sim_broker.settle()
+    again = Docks(sim_broker=SimBroker(SETTINGS, disk=docks.sim_broker.kill()))
     assert {member.member_id for member in again.describe().members} == {old, "new"}
     again.beat("new", -1)
-    again.harbour.settle()
-    last = Docks(harbour=Harbour(SETTINGS, disk=again.harbour.kill()))
-    last.harbour.open(*last.harbour.services.store.found())
+    again.sim_broker.settle()
+    last = Docks(sim_broker=SimBroker(SETTINGS, disk=again.sim_broker.kill()))
+    last.sim_broker.open(*last.sim_broker.services.store.found())
     assert isinstance(last.group, ClassicGroup)
     assert list(last.group.members) == [old]
 
@@ -328,7 +328,7 @@ def test_commits_are_fenced_by_epoch_for_members_of_either_protocol(docks: Docks
         partitions = [{"partition_index": partition, "committed_offset": 7, "committed_metadata": ""}]
         topics = [{"name": "tides", "partitions": partitions}]
         fields = {"group_id": GROUP, "generation_id_or_member_epoch": epoch, "member_id": member_id, "topics": topics}
-        return ErrorCode(docks.harbour.ask(ApiKey.OFFSET_COMMIT, 9, fields).topics[0].partitions[0].error_code)
+        return ErrorCode(docks.sim_broker.ask(ApiKey.OFFSET_COMMIT, 9, fields).topics[0].partitions[0].error_code)
 
     assert commit("new", 2, 2) is ErrorCode.NONE
     assert commit("new", 1, 2) is ErrorCode.STALE_MEMBER_EPOCH
@@ -349,9 +349,9 @@ def test_a_classic_member_whose_first_protocol_cannot_be_read_is_told_so(docks: 
         "group_instance_id": "buoy",
         "protocols": [{"name": "odd", "metadata": b""}, {"name": "range", "metadata": subscription("tides")}],
     }
-    odd = docks.harbour.send(ApiKey.JOIN_GROUP, 9, fields)
+    odd = docks.sim_broker.send(ApiKey.JOIN_GROUP, 9, fields)
     plain = docks.send_join("", "tides", protocols=["range"], instance="keel")
-    docks.harbour.pass_time(1)
+    docks.sim_broker.pass_time(1)
     leader = odd.response if odd.response.members else plain.response
     generation = leader.generation_id
     docks.classic_sync(leader.member_id, generation, {}, protocol="range")
@@ -372,15 +372,15 @@ def test_a_classic_member_without_a_rebalance_timeout_has_its_session_to_join_an
     old = joined.member_id
     epoch = docks.beat("new", 2, uses={"tides": [0, 1]}).member_epoch
     for _ in range(4):
-        docks.harbour.pass_time(1.0)
+        docks.sim_broker.pass_time(1.0)
         docks.beat("new", epoch)
         docks.classic_beat(old, joined.generation_id)
     again = docks.classic_join(old, "tides", **says)
     assert code(again) is ErrorCode.NONE
-    docks.harbour.pass_time(2.0)
+    docks.sim_broker.pass_time(2.0)
     assert code(docks.classic_sync(old, again.generation_id)) is ErrorCode.NONE
     assert {member.member_id for member in docks.describe().members} == {"new", old}
     for _ in range(9):
-        docks.harbour.pass_time(1.0)
+        docks.sim_broker.pass_time(1.0)
         docks.beat("new", epoch)
     assert [member.member_id for member in docks.describe().members] == ["new"], "its session ended"

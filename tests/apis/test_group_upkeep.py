@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour
+from tests.apis.sim_broker import NOW_MS, SimBroker
 from tests.apis.test_consumer_group_heartbeat import FAST, Port
 from tests.apis.test_group_migration import Docks, assignment, code, read
 from tidelog.coordinator.group.consumer.state import ConsumerGroup
@@ -26,7 +26,7 @@ class OldClient:
         self.joins = 0
 
     def beat(self) -> None:
-        self.docks.harbour.pass_time(1.0)
+        self.docks.sim_broker.pass_time(1.0)
         if self.docks.classic_beat(self.member_id, self.generation) is ErrorCode.NONE:
             return
         self.joins += 1
@@ -136,7 +136,7 @@ def test_what_was_assigned_counts_before_what_a_member_says() -> None:
 
 
 def set_back(port: Port, monkeypatch: pytest.MonkeyPatch) -> Port:
-    timeline = port.harbour.timeline
+    timeline = port.sim_broker.timeline
     monkeypatch.setattr(timeline, "now_ms", lambda: NOW_MS + int((timeline.now - HOUR_S) * 1000))
     return port
 
@@ -144,7 +144,7 @@ def set_back(port: Port, monkeypatch: pytest.MonkeyPatch) -> Port:
 def restart(port: Port, monkeypatch: pytest.MonkeyPatch) -> Port:
     """Virtual time begins anew with each life: the wall clock is an hour behind what was written."""
     settings = {**FAST, **INTERVAL}
-    return Port(harbour=Harbour(settings, disk=port.harbour.kill()))
+    return Port(sim_broker=SimBroker(settings, disk=port.sim_broker.kill()))
 
 
 @pytest.mark.parametrize("goes_back", [set_back, restart])
@@ -152,7 +152,7 @@ def test_a_clock_that_is_set_back_holds_up_no_assignment(
     goes_back: Callable[[Port, pytest.MonkeyPatch], Port], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = Port(INTERVAL)
-    port.harbour.pass_time(HOUR_S)
+    port.sim_broker.pass_time(HOUR_S)
     port.topic("tides", 4)
     first = port.join("a", "tides")
     assert port.told(first) == {"tides": [0, 1, 2, 3]}
@@ -161,7 +161,7 @@ def test_a_clock_that_is_set_back_holds_up_no_assignment(
     held: dict[str, dict[str, list[int]]] = {"a": {"tides": [0, 1, 2, 3]}, "b": {}}
     epochs = {"a": first.member_epoch, "b": second.member_epoch}
     for _ in range(4):
-        port.harbour.pass_time(1.0)
+        port.sim_broker.pass_time(1.0)
         for name in ("a", "b"):
             answer = port.beat(name, epochs[name], uses=held[name])
             epochs[name] = answer.member_epoch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, fetch, harbour
+from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, fetch, sim_broker
 from tests.apis.test_offset_fetch import end, in_transaction
 from tidelog.coordinator.group import removal
 from tidelog.wire.errors import ErrorCode
@@ -11,7 +11,7 @@ from tidelog.wire.keys import RANGES, ApiKey
 
 @pytest.mark.parametrize("version", range(RANGES[ApiKey.LIST_GROUPS].max + 1))
 def test_groups_are_listed(version: int) -> None:
-    port = harbour()
+    port = sim_broker()
     assert port.ask(ApiKey.LIST_GROUPS, version, {}).groups == []
     names = {f"{GROUP}-{number}" for number in range(12)}
     for name in names:
@@ -25,7 +25,7 @@ def test_groups_are_listed(version: int) -> None:
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
 
     def found(states: list[str], types: list[str]) -> bool:
@@ -41,24 +41,24 @@ def test_groups_are_listed_by_state_and_type() -> None:
 
 
 def test_a_broker_without_groups_lists_none() -> None:
-    from tests.apis.harbour import Harbour
+    from tests.apis.sim_broker import SimBroker
 
-    answer = Harbour().ask(ApiKey.LIST_GROUPS, 5, {})
+    answer = SimBroker().ask(ApiKey.LIST_GROUPS, 5, {})
     assert (answer.error_code, answer.groups) == (0, [])
 
 
 def test_groups_are_listed_after_a_crash() -> None:
-    port = harbour()
+    port = sim_broker()
     names = {f"{GROUP}-{number}" for number in range(12)}
     for name in names:
         commit(port, {0: 1}, name)
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert {one.group_id for one in port.ask(ApiKey.LIST_GROUPS, 5, {}).groups} == names
 
 
 @pytest.mark.parametrize("version", range(RANGES[ApiKey.DESCRIBE_GROUPS].max + 1))
 def test_groups_are_described(version: int) -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     fields = {"groups": [GROUP, "nobody"], "include_authorized_operations": version >= 3}
     known, unknown = port.ask(ApiKey.DESCRIBE_GROUPS, version, fields).groups
@@ -71,7 +71,7 @@ def test_groups_are_described(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(RANGES[ApiKey.DELETE_GROUPS].max + 1))
 def test_groups_are_deleted_with_their_offsets(version: int) -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1, 1: 1})
     in_transaction(port, 70, {2: 4})
     commit(port, {0: 1}, "others")
@@ -83,13 +83,13 @@ def test_groups_are_deleted_with_their_offsets(version: int) -> None:
     end(port, 70, commit=True)
     assert committed(port) == {}
     assert committed(port, "others") == {0: 1}
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert {one.group_id for one in port.ask(ApiKey.LIST_GROUPS, 5, {}).groups} == {"others"}
 
 
 def test_a_group_with_many_offsets_is_deleted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "BATCH_BYTES", 200)
-    port = harbour(partitions=30)
+    port = sim_broker(partitions=30)
     commit(port, dict.fromkeys(range(30), 1))
     before = batches(port)
     results = port.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]}).results
@@ -100,7 +100,7 @@ def test_a_group_with_many_offsets_is_deleted_in_pieces(monkeypatch: pytest.Monk
 
 def test_a_piece_is_no_larger_than_a_batch_may_be() -> None:
     """Names count by their bytes."""
-    port = harbour({"message.max.bytes": "2000"}, partitions=60)
+    port = sim_broker({"message.max.bytes": "2000"}, partitions=60)
     group = "Mannschaft-für-die-Überfahrt-" + "ü" * 40
     for first in range(0, 60, 6):
         assert commit(port, dict.fromkeys(range(first, first + 6), 1), group) == {0}
@@ -109,7 +109,7 @@ def test_a_piece_is_no_larger_than_a_batch_may_be() -> None:
 
 
 def test_offsets_are_deleted_partition_by_partition() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1, 1: 1, 2: 1})
     in_transaction(port, 70, {0: 9})
     topics = [
@@ -124,7 +124,7 @@ def test_offsets_are_deleted_partition_by_partition() -> None:
 
 
 def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:
-    port = harbour()
+    port = sim_broker()
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
     answer = port.ask(ApiKey.OFFSET_DELETE, 0, {"group_id": GROUP, "topics": topics})
     assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])

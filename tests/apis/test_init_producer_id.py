@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    return Harbour()
+def broker() -> SimBroker:
+    return SimBroker()
 
 
-def ask(broker: Harbour, version: int = 5, **fields: Any) -> tuple[int, int, int]:
+def ask(broker: SimBroker, version: int = 5, **fields: Any) -> tuple[int, int, int]:
     """(error, producer id, epoch)."""
     asked = {"transactional_id": None, "transaction_timeout_ms": 60_000, **fields}
     found = broker.ask(ApiKey.INIT_PRODUCER_ID, version, asked)
@@ -23,13 +23,13 @@ def ask(broker: Harbour, version: int = 5, **fields: Any) -> tuple[int, int, int
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_gives_an_id(broker: Harbour, version: int) -> None:
+def test_every_version_gives_an_id(broker: SimBroker, version: int) -> None:
     code, producer_id, epoch = ask(broker, version)
     assert (code, epoch) == (0, 0)
     assert producer_id >= 0
 
 
-def test_no_id_is_given_twice(broker: Harbour) -> None:
+def test_no_id_is_given_twice(broker: SimBroker) -> None:
     ids = [ask(broker)[1] for _ in range(50)]
     waiting = [
         broker.send(ApiKey.INIT_PRODUCER_ID, 5, {"transactional_id": None, "transaction_timeout_ms": 1})
@@ -40,13 +40,13 @@ def test_no_id_is_given_twice(broker: Harbour) -> None:
     assert len(set(ids)) == 2550
 
 
-def test_no_id_is_given_twice_after_a_kill(broker: Harbour) -> None:
+def test_no_id_is_given_twice_after_a_kill(broker: SimBroker) -> None:
     given = [ask(broker)[1] for _ in range(5)]
-    again = Harbour(disk=broker.kill())
+    again = SimBroker(disk=broker.kill())
     assert min(ask(again)[1] for _ in range(5)) > max(given)
 
 
-def test_a_producer_that_has_an_id_gets_a_new_one(broker: Harbour) -> None:
+def test_a_producer_that_has_an_id_gets_a_new_one(broker: SimBroker) -> None:
     _, first, _ = ask(broker)
     code, second, epoch = ask(broker, producer_id=first, producer_epoch=0)
     assert (code, epoch) == (0, 0)
@@ -54,15 +54,15 @@ def test_a_producer_that_has_an_id_gets_a_new_one(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize("half", [{"producer_id": 7, "producer_epoch": -1}, {"producer_id": -1, "producer_epoch": 3}])
-def test_half_of_what_a_producer_has_is_invalid(broker: Harbour, half: dict[str, int]) -> None:
+def test_half_of_what_a_producer_has_is_invalid(broker: SimBroker, half: dict[str, int]) -> None:
     assert ask(broker, **half) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_an_empty_transactional_id_is_invalid(broker: Harbour) -> None:
+def test_an_empty_transactional_id_is_invalid(broker: SimBroker) -> None:
     assert ask(broker, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(broker: Harbour) -> None:
+def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(broker: SimBroker) -> None:
     ids = broker.services.producer_ids
     allocate, ids._allocate = ids._allocate, lambda: Promise.failed(RuntimeError("no controller"))
     code, producer_id, epoch = ask(broker)

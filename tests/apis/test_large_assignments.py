@@ -24,12 +24,12 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Port:
     made = Port()
     made.topic("tides", 12)
     made.topic("ebb", 3)
-    made.harbour.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
+    made.sim_broker.loop.steps_a_slice = lambda: 1  # type: ignore[method-assign]
     return made
 
 
 def group(port: Port) -> ConsumerGroup:
-    found = port.harbour.services.groups.shard_of(GROUP).machine.newest.groups[GROUP]
+    found = port.sim_broker.services.groups.shard_of(GROUP).machine.newest.groups[GROUP]
     assert isinstance(found, ConsumerGroup)
     return found
 
@@ -38,7 +38,7 @@ def settle(port: Port, epochs: dict[str, int], uses: dict[str, dict[str, list[in
     """Members beat, and use what they are given, until all have what they are to have."""
     using = uses if uses is not None else {member_id: {} for member_id in epochs}
     for _ in range(20):
-        port.harbour.pass_time(STEPS_S)
+        port.sim_broker.pass_time(STEPS_S)
         for member_id in epochs:
             answer = port.beat(member_id, epochs[member_id], uses=using[member_id])
             told = port.told(answer)
@@ -61,7 +61,7 @@ def test_the_answer_comes_at_once_and_the_assignment_with_a_later_heartbeat(port
     answer = port.join("a", "tides")
     assert (answer.error_code, port.told(answer)) == (0, {})
     assert port.describe().group_state == "Assigning"
-    port.harbour.pass_time(STEPS_S)
+    port.sim_broker.pass_time(STEPS_S)
     again = port.beat("a", answer.member_epoch, uses={})
     assert port.told(again) == {"tides": list(range(12))}
     assert port.describe().group_state == "Stable"
@@ -75,10 +75,10 @@ def test_several_members_share_as_if_it_were_computed_at_once(port: Port) -> Non
 
 def test_who_comes_while_it_is_computed_has_its_part_in_the_next(port: Port) -> None:
     first = port.join("a", "tides")
-    port.harbour.pass_time(0.005)
+    port.sim_broker.pass_time(0.005)
     assert group(port).target_epoch < group(port).epoch
     epochs = {"a": first.member_epoch, "b": port.join("b", "tides").member_epoch}
-    port.harbour.pass_time(STEPS_S)
+    port.sim_broker.pass_time(STEPS_S)
     assert list(group(port).target) == ["a"]
     settle(port, epochs)
     assert owned(port) == {"a": 6, "b": 6}
@@ -88,10 +88,10 @@ def test_what_is_computed_for_somebody_who_left_is_computed_anew(port: Port) -> 
     epochs = {member_id: port.join(member_id, "tides").member_epoch for member_id in "ab"}
     settle(port, epochs)
     epochs["c"] = port.join("c", "tides").member_epoch
-    port.harbour.pass_time(0.005)
+    port.sim_broker.pass_time(0.005)
     assert port.beat("b", -1).error_code == 0
     del epochs["b"]
-    port.harbour.pass_time(STEPS_S)
+    port.sim_broker.pass_time(STEPS_S)
     assert sorted(group(port).target) == ["a", "c"]
     settle(port, epochs)
     assert owned(port) == {"a": 6, "c": 6}
@@ -99,11 +99,11 @@ def test_what_is_computed_for_somebody_who_left_is_computed_anew(port: Port) -> 
 
 def test_a_group_that_is_gone_when_it_is_computed_gets_nothing(port: Port) -> None:
     port.join("a", "tides")
-    port.harbour.pass_time(0.005)
+    port.sim_broker.pass_time(0.005)
     assert port.beat("a", -1).error_code == 0
-    assert port.harbour.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]}).results[0].error_code == 0
+    assert port.sim_broker.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]}).results[0].error_code == 0
     end = port.log_end()
-    port.harbour.pass_time(STEPS_S)
+    port.sim_broker.pass_time(STEPS_S)
     assert port.log_end() == end
     answer = port.join("a", "tides")
     settle(port, {"a": answer.member_epoch})
@@ -116,7 +116,7 @@ def test_members_that_come_and_go_all_the_time_do_not_keep_the_others_waiting(po
     settle(port, epochs)
     for number in range(10):
         port.join(f"guest-{number}", "tides")
-        port.harbour.pass_time(0.005)
+        port.sim_broker.pass_time(0.005)
         port.beat(f"guest-{number}", -1)
         answer = port.beat("a", epochs["a"])
         epochs["a"] = answer.member_epoch
@@ -132,9 +132,9 @@ def test_a_target_that_no_batch_holds_is_not_tried_without_end(port: Port, caplo
     resource = {"resource_type": 2, "resource_name": "__consumer_offsets"}
     config = {"name": "max.message.bytes", "config_operation": 0, "value": "150"}
     answer = port.join("a", "tides")
-    port.harbour.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [{**resource, "configs": [config]}]})
+    port.sim_broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [{**resource, "configs": [config]}]})
     for _ in range(20):
-        port.harbour.pass_time(0.05)
+        port.sim_broker.pass_time(0.05)
         assert port.beat("a", answer.member_epoch, uses={}).error_code == 0
     assert caplog.text.count("its assignment isn't made") == 1
 
@@ -155,7 +155,7 @@ def test_whatever_members_do_nobody_has_what_another_has_and_in_the_end_all_is_g
         uses[member_id] = told if told is not None else uses[member_id]
 
     for number in range(60):
-        port.harbour.pass_time(random.choice([0, 0.001, 0.01, 0.1]))
+        port.sim_broker.pass_time(random.choice([0, 0.001, 0.01, 0.1]))
         what = random.random()
         if what < 0.25 and len(epochs) < 6:
             name = f"m{number}"

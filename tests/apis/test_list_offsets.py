@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Asked, Harbour, batch, in_transaction, marker, produce_fields
+from tests.apis.sim_broker import NOW_MS, Asked, SimBroker, batch, in_transaction, marker, produce_fields
 from tests.batches import Batch, Sent
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -16,14 +16,14 @@ Found = tuple[int, int, int, int]
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide", 2)
     return made
 
 
 def ask(
-    broker: Harbour, timestamp: int, version: int = 11, *, partition: int = 0, epoch: int = -1, **more: Any
+    broker: SimBroker, timestamp: int, version: int = 11, *, partition: int = 0, epoch: int = -1, **more: Any
 ) -> Found:
     """(error, timestamp, offset, leader epoch)."""
     part = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
@@ -34,7 +34,7 @@ def ask(
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
 
-def dated(broker: Harbour, *times: int) -> None:
+def dated(broker: SimBroker, *times: int) -> None:
     """One batch whose records have these times after the start."""
     records = [Sent(b"x", timestamp_delta=time) for time in times]
     fields = produce_fields("tide", Batch(records, base_timestamp=NOW_MS).encode())
@@ -44,7 +44,7 @@ def dated(broker: Harbour, *times: int) -> None:
 # -- the marks
 
 
-def test_an_empty_log_has_a_start_and_an_end_and_no_records(broker: Harbour) -> None:
+def test_an_empty_log_has_a_start_and_an_end_and_no_records(broker: SimBroker) -> None:
     assert ask(broker, LATEST) == (0, -1, 0, 0)
     assert ask(broker, EARLIEST) == (0, -1, 0, 0)
     assert ask(broker, EARLIEST_LOCAL) == (0, -1, 0, 0)
@@ -52,7 +52,7 @@ def test_an_empty_log_has_a_start_and_an_end_and_no_records(broker: Harbour) -> 
         assert ask(broker, timestamp) == NOTHING
 
 
-def test_the_marks_of_a_log_with_records(broker: Harbour) -> None:
+def test_the_marks_of_a_log_with_records(broker: SimBroker) -> None:
     dated(broker, 0, 50, 20)
     dated(broker, 50, 10)
     assert ask(broker, LATEST) == (0, -1, 5, 0)
@@ -63,7 +63,7 @@ def test_the_marks_of_a_log_with_records(broker: Harbour) -> None:
     assert ask(broker, PENDING_UPLOAD) == NOTHING
 
 
-def test_after_records_were_deleted_the_log_starts_later(broker: Harbour) -> None:
+def test_after_records_were_deleted_the_log_starts_later(broker: SimBroker) -> None:
     dated(broker, 0, 10, 20)
     broker.delete_records("tide", 2)
     assert ask(broker, EARLIEST) == (0, -1, 2, 0)
@@ -75,7 +75,7 @@ def test_after_records_were_deleted_the_log_starts_later(broker: Harbour) -> Non
     assert ask(broker, NOW_MS) == NOTHING
 
 
-def test_leader_epochs_are_those_that_wrote_the_records(broker: Harbour) -> None:
+def test_leader_epochs_are_those_that_wrote_the_records(broker: SimBroker) -> None:
     dated(broker, 0, 10)
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader_epoch=4))
@@ -96,7 +96,7 @@ def test_leader_epochs_are_those_that_wrote_the_records(broker: Harbour) -> None
     [(-1000, (0, 0)), (0, (0, 0)), (1, (100, 1)), (100, (100, 1)), (150, (200, 4)), (201, (300, 5)), (301, None)],
 )
 def test_the_first_record_as_new_as_a_time_is_found(
-    broker: Harbour, time: int, expected: tuple[int, int] | None
+    broker: SimBroker, time: int, expected: tuple[int, int] | None
 ) -> None:
     dated(broker, 0, 100, 50)
     dated(broker, 120, 200)
@@ -106,7 +106,7 @@ def test_the_first_record_as_new_as_a_time_is_found(
 
 
 def test_records_of_many_segments_are_found_by_time() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", configs={"internal.segment.bytes": "150", "index.interval.bytes": "0"})
     for time in range(0, 100, 10):
         dated(broker, time)
@@ -117,7 +117,7 @@ def test_records_of_many_segments_are_found_by_time() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_compressed_records_are_found_by_time(broker: Harbour, codec: int) -> None:
+def test_compressed_records_are_found_by_time(broker: SimBroker, codec: int) -> None:
     records = [Sent(b"x", timestamp_delta=delta) for delta in (0, 10, 20)]
     fields = produce_fields("tide", Batch(records, base_timestamp=NOW_MS, codec=codec).encode())
     broker.ask(ApiKey.PRODUCE, 9, fields)
@@ -125,7 +125,7 @@ def test_compressed_records_are_found_by_time(broker: Harbour, codec: int) -> No
     assert ask(broker, MAX_TIMESTAMP) == (0, NOW_MS + 20, 2, 0)
 
 
-def test_where_the_broker_dates_records_all_of_a_batch_are_as_old(broker: Harbour) -> None:
+def test_where_the_broker_dates_records_all_of_a_batch_are_as_old(broker: SimBroker) -> None:
     broker.make_topic("dated", configs={"message.timestamp.type": "LogAppendTime"})
     broker.append("dated", b"a", b"b")
     broker.pass_time(1)
@@ -139,7 +139,7 @@ def test_where_the_broker_dates_records_all_of_a_batch_are_as_old(broker: Harbou
 
 
 def asked_of(
-    broker: Harbour, timestamp: int, version: int = 11, *, epoch: int = -1, partition: int = 0, **more: Any
+    broker: SimBroker, timestamp: int, version: int = 11, *, epoch: int = -1, partition: int = 0, **more: Any
 ) -> Asked:
     """A request whose answer may come later."""
     part = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
@@ -152,13 +152,13 @@ def told(asked: Asked) -> Found:
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
 
-def write_late(broker: Harbour, partition: int = 0) -> None:
+def write_late(broker: SimBroker, partition: int = 0) -> None:
     """A record that is acknowledged, acks=1, and not durable while syncs are held."""
     fields = produce_fields("tide", batch(at_ms=NOW_MS + 10), acks=1, partition=partition)
     assert broker.send(ApiKey.PRODUCE, 9, fields).response.responses[0].partition_responses[0].error_code == 0
 
 
-def test_what_is_not_durable_is_waited_for_and_not_shown_before(broker: Harbour) -> None:
+def test_what_is_not_durable_is_waited_for_and_not_shown_before(broker: SimBroker) -> None:
     dated(broker, 0)
     broker.hold_syncs()
     write_late(broker)
@@ -182,7 +182,7 @@ def test_what_is_not_durable_is_waited_for_and_not_shown_before(broker: Harbour)
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (10, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_a_disk_that_hangs_keeps_nobody_waiting_for_ever(broker: Harbour, version: int, code: ErrorCode) -> None:
+def test_a_disk_that_hangs_keeps_nobody_waiting_for_ever(broker: SimBroker, version: int, code: ErrorCode) -> None:
     dated(broker, 0)
     broker.hold_syncs()
     write_late(broker)
@@ -196,7 +196,7 @@ def test_a_disk_that_hangs_keeps_nobody_waiting_for_ever(broker: Harbour, versio
     assert ask(broker, LATEST, version)[:3] == (0, -1, 2)
 
 
-def test_those_who_wait_for_an_end_hear_why_it_will_not_come(broker: Harbour) -> None:
+def test_those_who_wait_for_an_end_hear_why_it_will_not_come(broker: SimBroker) -> None:
     dated(broker, 0)
     broker.hold_syncs()
     write_late(broker)
@@ -214,7 +214,7 @@ def test_those_who_wait_for_an_end_hear_why_it_will_not_come(broker: Harbour) ->
     assert [told(asked)[0] for asked in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_those_who_wait_for_an_end_hear_that_the_topic_is_deleted(broker: Harbour) -> None:
+def test_those_who_wait_for_an_end_hear_that_the_topic_is_deleted(broker: SimBroker) -> None:
     dated(broker, 0)
     broker.hold_syncs()
     write_late(broker)
@@ -227,7 +227,7 @@ def test_those_who_wait_for_an_end_hear_that_the_topic_is_deleted(broker: Harbou
     assert told(waiting)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_where_others_have_a_say_the_high_watermark_answers(broker: Harbour) -> None:
+def test_where_others_have_a_say_the_high_watermark_answers(broker: SimBroker) -> None:
     dated(broker, 0)
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(replicas=(1, 2)))
@@ -238,7 +238,7 @@ def test_where_others_have_a_say_the_high_watermark_answers(broker: Harbour) -> 
     assert ask(broker, NOW_MS + 5) == NOTHING
 
 
-def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: Harbour) -> None:
+def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: SimBroker) -> None:
     dated(broker, -100)
     broker.append_own("tide", in_transaction(b"a", producer_id=7))
     dated(broker, 100)
@@ -256,7 +256,7 @@ def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: Ha
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
 def test_a_new_leader_does_not_name_an_end_before_it_knows_its_own(
-    broker: Harbour, version: int, code: ErrorCode
+    broker: SimBroker, version: int, code: ErrorCode
 ) -> None:
     dated(broker, 0)
     partition = broker.partition("tide")
@@ -278,7 +278,7 @@ def test_a_new_leader_does_not_name_an_end_before_it_knows_its_own(
 @pytest.mark.parametrize(
     ("timestamp", "first"), [(LATEST, 1), (EARLIEST, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (NOW_MS, 1)]
 )
-def test_each_special_time_has_its_first_version(broker: Harbour, timestamp: int, first: int) -> None:
+def test_each_special_time_has_its_first_version(broker: SimBroker, timestamp: int, first: int) -> None:
     dated(broker, 0)
     for version in range(1, 12):
         code = ask(broker, timestamp, version)[0]
@@ -286,33 +286,33 @@ def test_each_special_time_has_its_first_version(broker: Harbour, timestamp: int
 
 
 @pytest.mark.parametrize("timestamp", [-7, -(2**63)])
-def test_a_time_that_means_nothing_is_unsupported(broker: Harbour, timestamp: int) -> None:
+def test_a_time_that_means_nothing_is_unsupported(broker: SimBroker, timestamp: int) -> None:
     assert ask(broker, timestamp)[0] == ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_is_answered(broker: Harbour, version: int) -> None:
+def test_every_version_is_answered(broker: SimBroker, version: int) -> None:
     dated(broker, 0, 10)
     assert ask(broker, LATEST, version) == (0, -1, 2, 0 if version >= 4 else -1)
     assert ask(broker, NOW_MS + 5, version) == (0, NOW_MS + 10, 1, 0 if version >= 4 else -1)
 
 
 @pytest.mark.parametrize("wrong", [{"topic": "nobody"}, {"partition": 2}, {"partition": -1}])
-def test_an_unknown_partition_is_told_with_nothing_else(broker: Harbour, wrong: dict[str, Any]) -> None:
+def test_an_unknown_partition_is_told_with_nothing_else(broker: SimBroker, wrong: dict[str, Any]) -> None:
     assert ask(broker, LATEST, **wrong) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (1, 0), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 0)]
 )
-def test_the_leader_epoch_is_checked_from_version_4_on(broker: Harbour, epoch: int, code: int) -> None:
+def test_the_leader_epoch_is_checked_from_version_4_on(broker: SimBroker, epoch: int, code: int) -> None:
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader_epoch=1))
     assert ask(broker, LATEST, 4, epoch=epoch)[0] == code
     assert ask(broker, LATEST, 3, epoch=epoch)[0] == 0
 
 
-def test_who_does_not_lead_and_who_is_offline_say_so(broker: Harbour) -> None:
+def test_who_does_not_lead_and_who_is_offline_say_so(broker: SimBroker) -> None:
     broker.partition("tide", 1).log.go_offline("a test")
     assert ask(broker, LATEST, partition=1)[0] == ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partition("tide")
@@ -320,7 +320,7 @@ def test_who_does_not_lead_and_who_is_offline_say_so(broker: Harbour) -> None:
     assert ask(broker, LATEST)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_partition_named_twice_is_refused_once_beside_the_others(broker: Harbour) -> None:
+def test_a_partition_named_twice_is_refused_once_beside_the_others(broker: SimBroker) -> None:
     twice = [{"partition_index": index, "timestamp": LATEST} for index in (0, 1, 0)]
     topics = [{"name": "tide", "partitions": twice}]
     found = broker.ask(ApiKey.LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics}).topics[0].partitions
@@ -330,13 +330,13 @@ def test_a_partition_named_twice_is_refused_once_beside_the_others(broker: Harbo
 # -- records that take long to walk
 
 
-def zipped(broker: Harbour, partition: int, *times: int) -> None:
+def zipped(broker: SimBroker, partition: int, *times: int) -> None:
     records = [Sent(b"x", timestamp_delta=time) for time in times]
     data = Batch(records, base_timestamp=NOW_MS, codec=1).encode()
     broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", data, partition=partition))
 
 
-def look_for(broker: Harbour, *times: int) -> Asked:
+def look_for(broker: SimBroker, *times: int) -> Asked:
     """A time in each partition, one after the other."""
     partitions = [{"partition_index": index, "timestamp": NOW_MS + time} for index, time in enumerate(times)]
     fields = {"replica_id": -1, "topics": [{"name": "tide", "partitions": partitions}]}
@@ -347,7 +347,7 @@ def found_by(asked: Asked) -> list[tuple[int, int]]:
     return [(one.error_code, one.offset) for one in asked.response.topics[0].partitions]
 
 
-def test_records_are_inflated_and_walked_beside_the_loop(broker: Harbour) -> None:
+def test_records_are_inflated_and_walked_beside_the_loop(broker: SimBroker) -> None:
     for partition in (0, 1):
         zipped(broker, partition, 0, 5, 9)
     broker.hold_syncs()
@@ -359,7 +359,7 @@ def test_records_are_inflated_and_walked_beside_the_loop(broker: Harbour) -> Non
     assert found_by(asked) == [(0, 1), (0, 2)]
 
 
-def test_a_log_that_goes_offline_while_its_records_are_walked(broker: Harbour) -> None:
+def test_a_log_that_goes_offline_while_its_records_are_walked(broker: SimBroker) -> None:
     for partition in (0, 1):
         zipped(broker, partition, 0, 5, 9)
     broker.hold_syncs()
@@ -370,7 +370,7 @@ def test_a_log_that_goes_offline_while_its_records_are_walked(broker: Harbour) -
     assert found_by(asked) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 2)]
 
 
-def test_records_deleted_while_they_are_walked_are_not_found(broker: Harbour) -> None:
+def test_records_deleted_while_they_are_walked_are_not_found(broker: SimBroker) -> None:
     for partition in (0, 1):
         zipped(broker, partition, 0, 5, 9)
     zipped(broker, 0, 7)
@@ -383,7 +383,7 @@ def test_records_deleted_while_they_are_walked_are_not_found(broker: Harbour) ->
 
 
 def test_batches_that_claim_a_newer_record_than_they_have_are_passed_over() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide")
     for _ in range(2):
         data = Batch([Sent(b"x")], base_timestamp=NOW_MS, codec=1, max_timestamp=NOW_MS + 9).encode()
@@ -395,7 +395,7 @@ def test_batches_that_claim_a_newer_record_than_they_have_are_passed_over() -> N
 
 
 def test_many_partitions_are_walked_one_after_the_other() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", 400)
     for partition in range(400):
         zipped(broker, partition, 0, 5)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.wire.errors import MESSAGE_CHARACTERS_MAX, ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -146,15 +146,15 @@ for name in ("1", "tide"):
 
 
 @pytest.fixture(scope="module")
-def broker() -> Harbour:
-    broker = Harbour()
+def broker() -> SimBroker:
+    broker = SimBroker()
     broker.make_topic("tide")
     return broker
 
 
 @pytest.mark.parametrize("name", [LONG, WIDE, STRANGE], ids=["long", "wide", "strange"])
 @pytest.mark.parametrize("request_name", REQUESTS)
-def test_a_long_name_is_answered(broker: Harbour, request_name: str, name: str) -> None:
+def test_a_long_name_is_answered(broker: SimBroker, request_name: str, name: str) -> None:
     key, version, fields = REQUESTS[request_name]
     asked = broker.send(key, version, filled(fields, name))
     broker.timeline.run_until(lambda: asked.done, broker.timeline.now + 30)

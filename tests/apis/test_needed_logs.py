@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour, batch, produce_fields
+from tests.apis.sim_broker import SimBroker, batch, produce_fields
 from tidelog.apis import SERVED
 from tidelog.apis.shared import needed_logs
 from tidelog.server.dispatch import OPEN_WAIT_S
@@ -15,7 +15,7 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-GROUP, TRANSACTION = "crew", "cargo"
+GROUP, TRANSACTION = "harness", "cargo"
 TOUCHES = re.compile(r"services\.(replicas|store|groups|transactions)\b|replicas\.(get|by_id)\(")
 NEEDS_NONE = {
     ApiKey.FIND_COORDINATOR,  # makes the topic, where it isn't there
@@ -32,9 +32,9 @@ def commit_fields(offset: int = 1) -> dict[str, Any]:
 
 
 @pytest.fixture
-def restarted() -> Harbour:
+def restarted() -> SimBroker:
     """Everything is on disk, and nothing was asked for since the start."""
-    broker = Harbour(SETTINGS)
+    broker = SimBroker(SETTINGS)
     broker.make_topic("tide", 2)
     for partition in (0, 1):
         broker.append("tide", b"a", partition=partition)
@@ -44,7 +44,7 @@ def restarted() -> Harbour:
     made = broker.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": TRANSACTION, "transaction_timeout_ms": 10_000})
     assert made.error_code == 0
     broker.wait(broker.broker.stop())
-    return Harbour(SETTINGS, disk=broker.kill())
+    return SimBroker(SETTINGS, disk=broker.kill())
 
 
 def topic(**partition: Any) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_every_api_that_touches_logs_is_listed() -> None:
 @pytest.mark.parametrize("key", sorted(REQUESTS), ids=lambda key: ApiKey(key).name)
 @pytest.mark.parametrize("fast", [True, False])
 def test_it_waits_for_the_logs_and_is_answered_as_if_they_had_been_open(
-    restarted: Harbour, key: ApiKey, fast: bool
+    restarted: SimBroker, key: ApiKey, fast: bool
 ) -> None:
     if not fast:
         restarted.dispatch._produce = restarted.dispatch._fetch = lambda *_: NotImplemented
@@ -125,7 +125,7 @@ def test_it_waits_for_the_logs_and_is_answered_as_if_they_had_been_open(
     assert not told & NOT_READY, asked.response
 
 
-def test_nothing_of_a_request_is_done_before_all_of_its_logs_are_open(restarted: Harbour) -> None:
+def test_nothing_of_a_request_is_done_before_all_of_its_logs_are_open(restarted: SimBroker) -> None:
     first = restarted.partition("tide", 0)
     restarted.hold_syncs()
     data = [{"index": index, "records": batch(b"b")} for index in (0, 1)]
@@ -138,7 +138,7 @@ def test_nothing_of_a_request_is_done_before_all_of_its_logs_are_open(restarted:
     assert [one.base_offset for one in asked.response.responses[0].partition_responses] == [1, 1]
 
 
-def test_who_waited_long_is_told_to_try_again_where_a_log_is_still_not_open(restarted: Harbour) -> None:
+def test_who_waited_long_is_told_to_try_again_where_a_log_is_still_not_open(restarted: SimBroker) -> None:
     restarted.partition("tide", 0)
     restarted.hold_syncs()
     asked = [{"partition_index": index, "timestamp": -1} for index in (0, 1)]
@@ -155,7 +155,7 @@ def test_who_waited_long_is_told_to_try_again_where_a_log_is_still_not_open(rest
 LIST_OFFSETS = (ApiKey.LIST_OFFSETS, *REQUESTS[ApiKey.LIST_OFFSETS])
 
 
-def test_a_topic_deleted_while_a_request_waits_for_its_log(restarted: Harbour) -> None:
+def test_a_topic_deleted_while_a_request_waits_for_its_log(restarted: SimBroker) -> None:
     restarted.hold_syncs()
     sent = restarted.send(*LIST_OFFSETS)
     deleted = restarted.send(ApiKey.DELETE_TOPICS, 6, {"topics": [{"name": "tide"}], "timeout_ms": 10_000})
@@ -168,7 +168,7 @@ def test_a_topic_deleted_while_a_request_waits_for_its_log(restarted: Harbour) -
     assert restarted.append("tide", b"new") == 0
 
 
-def test_a_fetch_that_is_so_large_that_it_is_read_in_steps_waits_for_records(restarted: Harbour) -> None:
+def test_a_fetch_that_is_so_large_that_it_is_read_in_steps_waits_for_records(restarted: SimBroker) -> None:
     many = 3000
     restarted.make_topic("many", many)
     asked = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in range(many)]

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.apis.groups import join
-from tests.apis.harbour import Harbour
-from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, harbour
+from tests.apis.offsets import GROUP, TOPIC, batches, commit, committed, sim_broker
+from tests.apis.sim_broker import SimBroker
 from tests.apis.test_offset_fetch import end, in_transaction
 from tidelog.coordinator.group import expiry, removal
 from tidelog.wire.errors import ErrorCode
@@ -14,12 +14,12 @@ SETTINGS = {"offsets.retention.minutes": "10", "offsets.retention.check.interval
 MINUTE = 60.0
 
 
-def names(port: Harbour) -> set[str]:
+def names(port: SimBroker) -> set[str]:
     return {one.group_id for one in port.ask(ApiKey.LIST_GROUPS, 5, {}).groups}
 
 
 def test_offsets_of_a_group_without_members_expire_by_their_commit() -> None:
-    port = harbour(SETTINGS)
+    port = sim_broker(SETTINGS)
     commit(port, {0: 1, 1: 1})
     port.pass_time(6 * MINUTE)
     commit(port, {1: 2})
@@ -33,11 +33,11 @@ def test_offsets_of_a_group_without_members_expire_by_their_commit() -> None:
 
 
 def test_offsets_expire_after_a_restart_too() -> None:
-    port = harbour(SETTINGS)
+    port = sim_broker(SETTINGS)
     commit(port, {0: 1})
     port.pass_time(9 * MINUTE)
     started_ms = port.timeline.now_ms()
-    port = harbour(SETTINGS, disk=port.kill())
+    port = sim_broker(SETTINGS, disk=port.kill())
     port.pass_time((started_ms - port.timeline.now_ms()) / 1000)
     assert committed(port) == {0: 1}
     port.pass_time(3 * MINUTE)
@@ -45,11 +45,11 @@ def test_offsets_expire_after_a_restart_too() -> None:
 
 
 def test_a_commit_may_say_itself_how_long_it_is_kept() -> None:
-    port = harbour(SETTINGS)
+    port = sim_broker(SETTINGS)
     commit(port, {0: 1}, version=2, retention_time_ms=int(2 * MINUTE * 1000))
     commit(port, {1: 1}, version=4, retention_time_ms=int(20 * MINUTE * 1000))
     commit(port, {2: 1})
-    port = harbour(SETTINGS, disk=port.kill())
+    port = sim_broker(SETTINGS, disk=port.kill())
     port.pass_time(4 * MINUTE)
     assert committed(port) == {1: 1, 2: 1}
     port.pass_time(8 * MINUTE)
@@ -59,7 +59,7 @@ def test_a_commit_may_say_itself_how_long_it_is_kept() -> None:
 
 
 def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
-    port = harbour(SETTINGS)
+    port = sim_broker(SETTINGS)
     commit(port, {0: 1, 1: 1})
     in_transaction(port, 70, {0: 5})
     port.pass_time(12 * MINUTE)
@@ -71,7 +71,7 @@ def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
 
 
 def test_offsets_of_a_deleted_topic_go_with_it() -> None:
-    port = harbour()
+    port = sim_broker()
     port.make_topic("other", 1)
     groups = [f"{GROUP}-{number}" for number in range(8)]
     for group in groups:
@@ -85,14 +85,14 @@ def test_offsets_of_a_deleted_topic_go_with_it() -> None:
         assert committed(port, group, "other") == {0: 7}
     end(port, 70, commit=True, group=groups[0])
     assert committed(port, groups[0]) == {}
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert committed(port, groups[0]) == {}
 
 
 def test_offsets_of_a_topic_deleted_while_the_shard_was_not_loaded_go_with_the_next_look() -> None:
-    port = harbour(SETTINGS)
+    port = sim_broker(SETTINGS)
     commit(port, {0: 1})
-    port = Harbour({"offsets.topic.num.partitions": "4", **SETTINGS}, disk=port.kill())
+    port = SimBroker({"offsets.topic.num.partitions": "4", **SETTINGS}, disk=port.kill())
     port.delete_topic(TOPIC)
     port.settle()
     port.pass_time(2 * MINUTE)
@@ -102,7 +102,7 @@ def test_offsets_of_a_topic_deleted_while_the_shard_was_not_loaded_go_with_the_n
 def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "FOUND_AT_ONCE", 10)
     monkeypatch.setattr(removal, "BATCH_BYTES", 1000)
-    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1"})
+    port = sim_broker({**SETTINGS, "offsets.topic.num.partitions": "1"})
     for number in range(60):
         commit(port, {0: 1, 1: 1, 2: 1}, f"{GROUP}-{number}")
     before = batches(port)
@@ -112,7 +112,7 @@ def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.
 
 
 def test_what_expires_is_removed_in_batches_no_larger_than_the_topic_allows() -> None:
-    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1", "message.max.bytes": "1000"}, partitions=60)
+    port = sim_broker({**SETTINGS, "offsets.topic.num.partitions": "1", "message.max.bytes": "1000"}, partitions=60)
     for first in range(0, 60, 6):
         commit(port, dict.fromkeys(range(first, first + 6), 1))
     commit(port, {0: 1}, "others")
@@ -122,7 +122,7 @@ def test_what_expires_is_removed_in_batches_no_larger_than_the_topic_allows() ->
 
 def test_a_group_that_cannot_be_removed_does_not_stop_the_expiry_of_others(caplog: pytest.LogCaptureFixture) -> None:
     """The topic's limit was lowered below what it takes to name the group."""
-    port = harbour({**SETTINGS, "offsets.topic.num.partitions": "1"})
+    port = sim_broker({**SETTINGS, "offsets.topic.num.partitions": "1"})
     large = "b" * 2000
     for group in ("a", large, "c"):
         commit(port, {0: 1, 1: 1}, group)
@@ -139,7 +139,7 @@ def test_a_group_that_cannot_be_removed_does_not_stop_the_expiry_of_others(caplo
 
 
 def test_nothing_stays_of_a_group_whose_only_trace_was_an_id_that_nobody_came_back_with() -> None:
-    port = harbour({**SETTINGS, "group.min.session.timeout.ms": "1000"})
+    port = sim_broker({**SETTINGS, "group.min.session.timeout.ms": "1000"})
     for number in range(20):
         required = join(port, group=f"drifter-{number}", session_timeout_ms=int(25 * MINUTE * 1000))
         assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED

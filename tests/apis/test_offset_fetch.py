@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
-from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, fetch, harbour, shard
+from tests.apis.offsets import GROUP, TOPIC, commit, commit_fields, committed, fetch, shard, sim_broker
+from tests.apis.sim_broker import SimBroker
 from tidelog.coordinator.entry import Entry
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import RANGES, ApiKey
@@ -15,7 +15,7 @@ from tidelog.wire.uuids import ZERO_UUID
 VERSIONS = range(RANGES[ApiKey.OFFSET_FETCH].min, RANGES[ApiKey.OFFSET_FETCH].max + 1)
 
 
-def ask_for(port: Harbour, version: int, group: str, partitions: list[int] | None, **more: Any) -> Any:
+def ask_for(port: SimBroker, version: int, group: str, partitions: list[int] | None, **more: Any) -> Any:
     """The answer's one group (or, before v8, the answer itself)."""
     named = {"name": TOPIC} if version < 10 else {"topic_id": port.services.metadata.image.topics[TOPIC].id}
     topics = None if partitions is None else [{**named, "partition_indexes": partitions}]
@@ -26,7 +26,7 @@ def ask_for(port: Harbour, version: int, group: str, partitions: list[int] | Non
 
 
 def in_transaction(
-    port: Harbour, producer_id: int, offsets: dict[int, int], group: str = GROUP, epoch: int = 0
+    port: SimBroker, producer_id: int, offsets: dict[int, int], group: str = GROUP, epoch: int = 0
 ) -> None:
     """As TxnOffsetCommit writes them."""
     entries = [
@@ -39,13 +39,13 @@ def in_transaction(
     port.wait(shard(port, group).submit(lambda state, now_ms: (entries, None), producer=(producer_id, epoch)))
 
 
-def end(port: Harbour, producer_id: int, *, commit: bool, group: str = GROUP, epoch: int = 0) -> None:
+def end(port: SimBroker, producer_id: int, *, commit: bool, group: str = GROUP, epoch: int = 0) -> None:
     port.wait(shard(port, group).end_transaction(producer_id, epoch, 0, commit))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_offsets_are_found_in_every_version(version: int) -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 5, 2: 7}, metadata="note")
     (topic,) = ask_for(port, version, GROUP, [0, 1, 2]).topics
     assert [(one.partition_index, one.committed_offset, one.metadata, one.error_code) for one in topic.partitions] == [
@@ -60,7 +60,7 @@ def test_offsets_are_found_in_every_version(version: int) -> None:
 
 
 def test_leader_epochs_are_told() -> None:
-    port = harbour()
+    port = sim_broker()
     fields = commit_fields(GROUP, {0: 5})
     fields["topics"][0]["partitions"][0]["committed_leader_epoch"] = 3
     port.ask(ApiKey.OFFSET_COMMIT, 8, fields)
@@ -68,7 +68,7 @@ def test_leader_epochs_are_told() -> None:
 
 
 def test_many_groups_are_answered_in_their_order() -> None:
-    port = harbour()
+    port = sim_broker()
     names = [f"{GROUP}-{number}" for number in range(9)]
     for number, name in enumerate(names):
         commit(port, {0: number}, name)
@@ -79,7 +79,7 @@ def test_many_groups_are_answered_in_their_order() -> None:
 
 
 def test_an_id_that_no_topic_has_is_unknown() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 5})
     topics = [{"topic_id": b"x" * 16, "partition_indexes": [0]}]
     (topic,) = port.ask(ApiKey.OFFSET_FETCH, 10, {"groups": [{"group_id": GROUP, "topics": topics}]}).groups[0].topics
@@ -88,7 +88,7 @@ def test_an_id_that_no_topic_has_is_unknown() -> None:
 
 
 def test_the_first_version_tells_an_error_with_each_partition() -> None:
-    port = Harbour()
+    port = SimBroker()
     port.make_topic(TOPIC)
     answer = ask_for(port, 1, GROUP, [0, 1])
     assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
@@ -97,7 +97,7 @@ def test_the_first_version_tells_an_error_with_each_partition() -> None:
 
 
 def test_a_topic_made_again_under_its_name_has_no_offsets_of_the_old_one() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 5})
     old = shard(port).state.offsets[GROUP][TOPIC, 0]
     port.delete_topic(TOPIC)
@@ -112,7 +112,7 @@ def test_a_topic_made_again_under_its_name_has_no_offsets_of_the_old_one() -> No
 
 
 def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1, 1: 1})
     in_transaction(port, 70, {0: 5, 2: 6})
     assert committed(port) == {0: 1, 1: 1}
@@ -124,7 +124,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
 
 
 def test_who_needs_stable_offsets_is_told_which_are_not() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1, 1: 1})
     in_transaction(port, 70, {0: 5})
     unstable = -ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -137,7 +137,7 @@ def test_who_needs_stable_offsets_is_told_which_are_not() -> None:
 
 
 def test_who_needs_stable_offsets_waits_for_commits_on_their_way() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     port.hold_syncs()
     port.send(ApiKey.OFFSET_COMMIT, 8, commit_fields(GROUP, {0: 2}))
@@ -149,7 +149,7 @@ def test_who_needs_stable_offsets_waits_for_commits_on_their_way() -> None:
 
 
 def test_a_plain_commit_after_that_of_an_open_transaction_wins() -> None:
-    port = harbour()
+    port = sim_broker()
     in_transaction(port, 70, {0: 5, 1: 5})
     commit(port, {0: 8})
     end(port, 70, commit=True)
@@ -157,7 +157,7 @@ def test_a_plain_commit_after_that_of_an_open_transaction_wins() -> None:
 
 
 def test_two_transactions_the_later_record_wins_whichever_ends_first() -> None:
-    port = harbour()
+    port = sim_broker()
     in_transaction(port, 70, {0: 5})
     in_transaction(port, 71, {0: 6})
     end(port, 71, commit=True)
@@ -167,25 +167,25 @@ def test_two_transactions_the_later_record_wins_whichever_ends_first() -> None:
 
 
 def test_an_open_transaction_survives_a_crash_and_can_be_ended_after_it() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     in_transaction(port, 70, {0: 5})
     in_transaction(port, 71, {1: 5})
     in_transaction(port, 72, {2: 5})
     end(port, 72, commit=True)
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert committed(port) == {0: 1, 2: 5}
     end(port, 70, commit=True)
     end(port, 71, commit=False)
     assert committed(port) == {0: 5, 2: 5}
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert committed(port) == {0: 5, 2: 5}
     assert not shard(port).state.pending
     assert not shard(port).state.writers
 
 
 def test_the_epoch_that_a_marker_ended_writes_nothing_more() -> None:
-    port = harbour()
+    port = sim_broker()
     in_transaction(port, 70, {0: 5}, epoch=3)
     end(port, 70, commit=True, epoch=4)
     with pytest.raises(Exception, match="INVALID_PRODUCER_EPOCH"):
@@ -196,7 +196,7 @@ def test_the_epoch_that_a_marker_ended_writes_nothing_more() -> None:
 
 
 def test_one_marker_ends_the_offsets_of_all_groups_of_the_shard() -> None:
-    port = harbour({"offsets.topic.num.partitions": "1"})
+    port = sim_broker({"offsets.topic.num.partitions": "1"})
     in_transaction(port, 70, {0: 5}, "one")
     in_transaction(port, 70, {0: 6}, "two")
     end(port, 70, commit=True)

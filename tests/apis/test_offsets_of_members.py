@@ -4,8 +4,8 @@ import struct
 from typing import Any
 
 from tests.apis.groups import beat, join_fields, leave, stable
-from tests.apis.harbour import Harbour
-from tests.apis.offsets import TOPIC, commit, committed, harbour
+from tests.apis.offsets import TOPIC, commit, committed, sim_broker
+from tests.apis.sim_broker import SimBroker
 from tests.apis.test_offset_expiry import MINUTE, SETTINGS, names
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -24,15 +24,15 @@ def reading(*topics: str) -> list[dict[str, Any]]:
 
 def port_with_member(
     protocol_type: str = "consumer", protocols: list[dict[str, Any]] | None = None
-) -> tuple[Harbour, str]:
-    port = harbour(SLOW)
+) -> tuple[SimBroker, str]:
+    port = sim_broker(SLOW)
     port.make_topic(OTHER, 1)
     more = {"protocols": protocols or reading(TOPIC), "session_timeout_ms": 1_800_000}
     (member_id,) = stable(port, **more) if protocol_type == "consumer" else _connector(port, protocol_type, more)
     return port, member_id
 
 
-def _connector(port: Harbour, protocol_type: str, more: dict[str, Any]) -> list[str]:
+def _connector(port: SimBroker, protocol_type: str, more: dict[str, Any]) -> list[str]:
     """A member that isn't a consumer: nothing is known of what it reads."""
     fields = join_fields("", protocol_type=protocol_type, **more)
     member_id = port.ask(ApiKey.JOIN_GROUP, 9, fields).member_id
@@ -40,7 +40,7 @@ def _connector(port: Harbour, protocol_type: str, more: dict[str, Any]) -> list[
     return [member_id]
 
 
-def delete_offsets(port: Harbour, *topics: str) -> tuple[int, list[int]]:
+def delete_offsets(port: SimBroker, *topics: str) -> tuple[int, list[int]]:
     asked = [{"name": topic, "partitions": [{"partition_index": 0}]} for topic in topics]
     answer = port.ask(ApiKey.OFFSET_DELETE, 0, {"group_id": GROUP, "topics": asked})
     return answer.error_code, [topic.partitions[0].error_code for topic in answer.topics]
@@ -69,7 +69,7 @@ def test_of_members_that_can_not_be_understood_everything_is_in_use() -> None:
 
 
 def test_a_commit_keeps_a_members_session_alive() -> None:
-    port = harbour({"group.initial.rebalance.delay.ms": "0"})
+    port = sim_broker({"group.initial.rebalance.delay.ms": "0"})
     (member_id,) = stable(port, protocols=reading(TOPIC))
     for offset in range(4):
         port.pass_time(8)
@@ -111,7 +111,7 @@ def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:
 # -- the consumer protocol
 
 
-def join(port: Harbour, member_id: str, epoch: int = 0, **more: Any) -> Any:
+def join(port: SimBroker, member_id: str, epoch: int = 0, **more: Any) -> Any:
     first = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
     fields = {"group_id": GROUP, "member_id": member_id, "member_epoch": epoch, **(more or first)}
     answer = port.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, fields)
@@ -120,7 +120,7 @@ def join(port: Harbour, member_id: str, epoch: int = 0, **more: Any) -> Any:
 
 
 def test_members_of_the_consumer_protocol_commit_in_their_epoch_or_since_they_have_the_partition() -> None:
-    port = harbour({"group.consumer.min.assignment.interval.ms": "0", "group.consumer.assignment.interval.ms": "0"})
+    port = sim_broker({"group.consumer.min.assignment.interval.ms": "0", "group.consumer.assignment.interval.ms": "0"})
     epoch = join(port, "one").member_epoch
     assert commit(port, {0: 1}, version=9, **as_member("one", epoch)) == {0}
     assert commit(port, {0: 2}, version=9, **as_member("one", epoch + 1)) == {ErrorCode.STALE_MEMBER_EPOCH}
@@ -139,7 +139,7 @@ def test_members_of_the_consumer_protocol_commit_in_their_epoch_or_since_they_ha
 
 
 def test_fetches_of_the_consumer_protocol_are_fenced_by_epoch() -> None:
-    port = harbour()
+    port = sim_broker()
     epoch = join(port, "one").member_epoch
     commit(port, {0: 1}, version=9, **as_member("one", epoch))
 
@@ -153,7 +153,7 @@ def test_fetches_of_the_consumer_protocol_are_fenced_by_epoch() -> None:
 
 
 def test_each_way_of_describing_sends_clients_to_the_other() -> None:
-    port = harbour()
+    port = sim_broker()
     join(port, "one")
     commit(port, {0: 1}, "simple")
     for version, code in ((5, 0), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
@@ -164,7 +164,7 @@ def test_each_way_of_describing_sends_clients_to_the_other() -> None:
 
 
 def test_offsets_of_a_consumer_group_are_in_use_while_it_subscribes() -> None:
-    port = harbour()
+    port = sim_broker()
     port.make_topic(OTHER, 1)
     epoch = join(port, "one").member_epoch
     commit(port, {0: 1}, version=9, **as_member("one", epoch))
@@ -175,5 +175,5 @@ def test_offsets_of_a_consumer_group_are_in_use_while_it_subscribes() -> None:
     port.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": GROUP, "member_id": "one", "member_epoch": -1})
     assert port.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]}).results[0].error_code == 0
     assert names(port) == set()
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     assert names(port) == set()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, in_transaction, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, in_transaction, produce_fields
 from tests.batches import Producer
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.world.loop import SimLoop
@@ -24,13 +24,13 @@ NO_OFFSETS = (-1, -1, -1)
 
 
 @pytest.fixture(params=["fast", "general"])
-def broker(request: pytest.FixtureRequest) -> Harbour:
-    made = Harbour(fast=request.param == "fast")
+def broker(request: pytest.FixtureRequest) -> SimBroker:
+    made = SimBroker(fast=request.param == "fast")
     made.make_topic("tide", 2)
     return made
 
 
-def produce(broker: Harbour, acks: int = -1, version: int = 9, **more: Any) -> Asked:
+def produce(broker: SimBroker, acks: int = -1, version: int = 9, **more: Any) -> Asked:
     records = more.pop("records", None) or batch()
     return broker.send(ApiKey.PRODUCE, version, produce_fields(more.pop("topic", "tide"), records, acks=acks, **more))
 
@@ -43,7 +43,7 @@ def offsets(told: Any) -> tuple[int, int, int]:
     return told.base_offset, told.log_append_time_ms, told.log_start_offset
 
 
-def test_acks_all_is_answered_when_the_records_are_durable(broker: Harbour) -> None:
+def test_acks_all_is_answered_when_the_records_are_durable(broker: SimBroker) -> None:
     broker.hold_syncs()
     first, second = produce(broker), produce(broker)
     broker.pass_time(0.5)
@@ -54,7 +54,7 @@ def test_acks_all_is_answered_when_the_records_are_durable(broker: Harbour) -> N
     assert [told(asked).error_code for asked in (first, second)] == [0, 0]
 
 
-def test_acks_all_is_not_answered_by_a_sync_that_began_before_the_write(broker: Harbour) -> None:
+def test_acks_all_is_not_answered_by_a_sync_that_began_before_the_write(broker: SimBroker) -> None:
     broker.hold_syncs()
     first = produce(broker)
     broker.settle()
@@ -69,7 +69,7 @@ def test_acks_all_is_not_answered_by_a_sync_that_began_before_the_write(broker: 
     assert second.done
 
 
-def test_acks_1_is_answered_after_the_write(broker: Harbour) -> None:
+def test_acks_1_is_answered_after_the_write(broker: SimBroker) -> None:
     broker.hold_syncs()
     asked = produce(broker, acks=1)
     assert asked.done
@@ -77,7 +77,7 @@ def test_acks_1_is_answered_after_the_write(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_with_durability_os_no_sync_is_waited_for(broker: Harbour, acks: int) -> None:
+def test_with_durability_os_no_sync_is_waited_for(broker: SimBroker, acks: int) -> None:
     broker.make_topic("surf", configs=OS)
     broker.make_topic("foam", configs={"tidelog.storage": "memory"})
     produce(broker, acks, topic="foam")
@@ -89,7 +89,7 @@ def test_with_durability_os_no_sync_is_waited_for(broker: Harbour, acks: int) ->
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_the_first_offsets_of_a_topic_in_memory_are_told_when_no_restart_gives_them_again(
-    broker: Harbour, acks: int
+    broker: SimBroker, acks: int
 ) -> None:
     broker.make_topic("foam", configs={"tidelog.storage": "memory"})
     broker.hold_syncs()
@@ -99,7 +99,7 @@ def test_the_first_offsets_of_a_topic_in_memory_are_told_when_no_restart_gives_t
     assert [told(each).base_offset for each in asked] == [0, 1]
 
 
-def test_acks_0_is_never_answered(broker: Harbour) -> None:
+def test_acks_0_is_never_answered(broker: SimBroker) -> None:
     asked = produce(broker, acks=0)
     broker.settle()
     assert (asked.done, asked.frame, asked.closed) == (True, None, None)
@@ -116,7 +116,7 @@ def test_acks_0_is_never_answered(broker: Harbour) -> None:
     ],
 )
 def test_an_error_with_acks_0_closes_the_connection_and_says_why(
-    broker: Harbour, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
+    broker: SimBroker, wrong: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = produce(broker, acks=0, **wrong)
     assert asked.closed is not None
@@ -125,14 +125,14 @@ def test_an_error_with_acks_0_closes_the_connection_and_says_why(
     assert broker.partition("tide").log.log_end == 0
 
 
-def test_acks_beyond_the_three_are_refused_and_nothing_is_written(broker: Harbour) -> None:
+def test_acks_beyond_the_three_are_refused_and_nothing_is_written(broker: SimBroker) -> None:
     asked = produce(broker, acks=7)
     assert told(asked).error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert offsets(told(asked)) == NO_OFFSETS
     assert broker.partition("tide").log.log_end == 0
 
 
-def test_when_the_time_is_over_the_producer_is_told_and_the_records_are_kept(broker: Harbour) -> None:
+def test_when_the_time_is_over_the_producer_is_told_and_the_records_are_kept(broker: SimBroker) -> None:
     broker.hold_syncs()
     asked = produce(broker, timeout_ms=300)
     broker.pass_time(0.29)
@@ -145,14 +145,14 @@ def test_when_the_time_is_over_the_producer_is_told_and_the_records_are_kept(bro
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_without_patience_a_late_answer_is_a_timeout_soon(broker: Harbour, timeout_ms: int) -> None:
+def test_without_patience_a_late_answer_is_a_timeout_soon(broker: SimBroker, timeout_ms: int) -> None:
     broker.hold_syncs()
     asked = produce(broker, timeout_ms=timeout_ms)
     broker.pass_time(0.11)
     assert told(asked).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_resent_batch_waits_as_the_original_does_and_gets_its_offset(broker: Harbour) -> None:
+def test_a_resent_batch_waits_as_the_original_does_and_gets_its_offset(broker: SimBroker) -> None:
     records = batch(b"once", producer=Producer(7, 0, 0))
     broker.append("tide", b"before")
     broker.hold_syncs()
@@ -165,7 +165,7 @@ def test_a_resent_batch_waits_as_the_original_does_and_gets_its_offset(broker: H
     assert [told(asked).base_offset for asked in (first, again, after)] == [1, 1, 2]
 
 
-def test_a_resent_batch_that_is_committed_already_is_answered_at_once(broker: Harbour) -> None:
+def test_a_resent_batch_that_is_committed_already_is_answered_at_once(broker: SimBroker) -> None:
     records = batch(b"once", producer=Producer(7, 0, 0))
     produce(broker, records=records)
     broker.settle()
@@ -174,7 +174,7 @@ def test_a_resent_batch_that_is_committed_already_is_answered_at_once(broker: Ha
     assert told(produce(broker, records=records)).base_offset == 0
 
 
-def mixed(broker: Harbour, *partitions: tuple[str, int, bytes], timeout_ms: int = 1000) -> Asked:
+def mixed(broker: SimBroker, *partitions: tuple[str, int, bytes], timeout_ms: int = 1000) -> Asked:
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, index, records in partitions:
         topics.setdefault(topic, []).append({"index": index, "records": records})
@@ -190,7 +190,7 @@ def codes(asked: Asked) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def test_each_partition_has_its_own_answer_and_the_last_one_is_waited_for(broker: Harbour) -> None:
+def test_each_partition_has_its_own_answer_and_the_last_one_is_waited_for(broker: SimBroker) -> None:
     broker.append("tide", b"before", partition=1)
     broker.hold_syncs()
     asked = mixed(
@@ -213,12 +213,12 @@ def test_each_partition_has_its_own_answer_and_the_last_one_is_waited_for(broker
     ]
 
 
-def test_a_request_of_which_everything_failed_waits_for_nothing(broker: Harbour) -> None:
+def test_a_request_of_which_everything_failed_waits_for_nothing(broker: SimBroker) -> None:
     broker.hold_syncs()
     assert mixed(broker, ("nobody", 0, batch()), ("tide", 5, batch())).done
 
 
-def test_only_the_partitions_that_were_late_time_out(broker: Harbour) -> None:
+def test_only_the_partitions_that_were_late_time_out(broker: SimBroker) -> None:
     broker.make_topic("surf", configs=OS)
     broker.hold_syncs()
     asked = mixed(broker, ("surf", 0, batch()), ("tide", 0, batch()), timeout_ms=100)
@@ -227,7 +227,7 @@ def test_only_the_partitions_that_were_late_time_out(broker: Harbour) -> None:
     broker.let_sync()
 
 
-def test_a_deleted_topic_releases_who_waits_for_it(broker: Harbour) -> None:
+def test_a_deleted_topic_releases_who_waits_for_it(broker: SimBroker) -> None:
     broker.hold_syncs()
     asked = produce(broker, timeout_ms=30_000)
     broker.settle()
@@ -239,7 +239,7 @@ def test_a_deleted_topic_releases_who_waits_for_it(broker: Harbour) -> None:
     assert told(produce(broker)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_made_again_is_written_from_its_start(broker: Harbour) -> None:
+def test_a_topic_made_again_is_written_from_its_start(broker: SimBroker) -> None:
     produce(broker)
     produce(broker, partition=1)
     broker.settle()
@@ -251,7 +251,7 @@ def test_a_topic_made_again_is_written_from_its_start(broker: Harbour) -> None:
     assert told(produce(broker, partition=1)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_failed_sync_is_a_storage_error_for_who_waits_and_who_comes_later(broker: Harbour) -> None:
+def test_a_failed_sync_is_a_storage_error_for_who_waits_and_who_comes_later(broker: SimBroker) -> None:
     broker.append("tide", b"good")
     broker.hold_syncs()
     first = produce(broker)
@@ -267,7 +267,7 @@ def test_a_failed_sync_is_a_storage_error_for_who_waits_and_who_comes_later(brok
     assert told(other).error_code == 0, "another log is none of its business"
 
 
-def test_a_full_disk_is_a_storage_error_that_passes(broker: Harbour) -> None:
+def test_a_full_disk_is_a_storage_error_that_passes(broker: SimBroker) -> None:
     broker.append("tide", b"good")
     broker.disk.capacity = broker.disk.used_bytes() + 10
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_a_full_disk_is_a_storage_error_that_passes(broker: Harbour) -> None:
     assert (told(asked).error_code, told(asked).base_offset) == (0, 1)
 
 
-def test_a_new_leader_epoch_releases_who_waits(broker: Harbour) -> None:
+def test_a_new_leader_epoch_releases_who_waits(broker: SimBroker) -> None:
     broker.hold_syncs()
     asked = produce(broker)
     partition = broker.partition("tide")
@@ -293,7 +293,7 @@ def test_a_new_leader_epoch_releases_who_waits(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9, 10, 12, 13])
-def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_10_on(broker: Harbour, version: int) -> None:
+def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_10_on(broker: SimBroker, version: int) -> None:
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(leader=5, leader_epoch=3))
     fields = produce_fields("tide", batch())
@@ -308,7 +308,7 @@ def test_who_asks_the_wrong_broker_is_told_the_right_one_from_version_10_on(brok
         assert (hint, endpoints) == ((-1, -1), [])
 
 
-def test_nobody_is_hurt_when_the_producer_left_before_its_answer(broker: Harbour) -> None:
+def test_nobody_is_hurt_when_the_producer_left_before_its_answer(broker: SimBroker) -> None:
     broker.hold_syncs()
     gone, there = produce(broker, timeout_ms=100), produce(broker, timeout_ms=30_000)
     gone.late.abandon()
@@ -319,7 +319,7 @@ def test_nobody_is_hurt_when_the_producer_left_before_its_answer(broker: Harbour
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_appends_and_is_answered(broker: Harbour, version: int) -> None:
+def test_every_version_appends_and_is_answered(broker: SimBroker, version: int) -> None:
     fields = produce_fields("tide", batch(b"a", b"b"))
     fields["topic_data"][0]["topic_id"] = broker.partition("tide").topic_id
     broker.ask(ApiKey.PRODUCE, version, fields)
@@ -332,7 +332,7 @@ def test_every_version_appends_and_is_answered(broker: Harbour, version: int) ->
     )
 
 
-def test_an_unknown_topic_id_is_told_as_such(broker: Harbour) -> None:
+def test_an_unknown_topic_id_is_told_as_such(broker: SimBroker) -> None:
     fields = produce_fields("tide", batch())
     fields["topic_data"][0]["topic_id"] = b"nobody's id.....".ljust(16)
     answer = broker.ask(ApiKey.PRODUCE, 13, fields).responses[0]
@@ -340,7 +340,7 @@ def test_an_unknown_topic_id_is_told_as_such(broker: Harbour) -> None:
     assert answer.topic_id == fields["topic_data"][0]["topic_id"]
 
 
-def test_append_times_are_told(broker: Harbour) -> None:
+def test_append_times_are_told(broker: SimBroker) -> None:
     broker.make_topic("dated", configs={"message.timestamp.type": "LogAppendTime"})
     broker.pass_time(2.0)
     asked = produce(broker, topic="dated")
@@ -348,7 +348,7 @@ def test_append_times_are_told(broker: Harbour) -> None:
     assert told(asked).log_append_time_ms == broker.timeline.now_ms()
 
 
-def test_a_wrong_sequence_is_told_as_such_where_the_broker_sets_the_time_too(broker: Harbour) -> None:
+def test_a_wrong_sequence_is_told_as_such_where_the_broker_sets_the_time_too(broker: SimBroker) -> None:
     broker.make_topic("dated", configs={"message.timestamp.type": "LogAppendTime"})
     produce(broker, topic="dated", records=batch(producer=Producer(7, 0, 0)))
     asked = produce(broker, topic="dated", records=batch(producer=Producer(7, 0, 5)))
@@ -358,7 +358,7 @@ def test_a_wrong_sequence_is_told_as_such_where_the_broker_sets_the_time_too(bro
 # -- over a connection
 
 
-def connect(broker: Harbour, lost: list[bool]) -> ClientConnection:
+def connect(broker: SimBroker, lost: list[bool]) -> ClientConnection:
     loop = SimLoop(broker.timeline, SimRandom("client"))
     return ClientConnection("client", loop, broker.network, lambda: lost.append(True))
 
@@ -368,7 +368,7 @@ def request(acks: int, topic: str = "tide") -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
 
 
-def test_answers_come_in_the_order_of_requests(broker: Harbour) -> None:
+def test_answers_come_in_the_order_of_requests(broker: SimBroker) -> None:
     answered: list[str] = []
     connection = connect(broker, [])
 
@@ -389,7 +389,7 @@ def test_answers_come_in_the_order_of_requests(broker: Harbour) -> None:
     assert answered == ["all", "one", "metadata", "all again"]
 
 
-def test_a_refused_produce_with_acks_0_loses_the_connection_after_the_answers_before_it(broker: Harbour) -> None:
+def test_a_refused_produce_with_acks_0_loses_the_connection_after_the_answers_before_it(broker: SimBroker) -> None:
     answered: list[int] = []
     lost: list[bool] = []
     connection = connect(broker, lost)

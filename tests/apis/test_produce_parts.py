@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Asked, Harbour, batch, in_transaction
+from tests.apis.sim_broker import Asked, SimBroker, batch, in_transaction
 from tests.apis.txn import SECOND, Txn
 from tests.batches import Producer
 from tidelog.apis.produce import PARTITIONS_AT_ONCE, takes_long
@@ -17,15 +17,15 @@ MANY = PARTITIONS_AT_ONCE + 3 * PARTITIONS_A_PART + 5
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide", MANY)
     made.make_topic("other", 2)
     return made
 
 
 def send(
-    broker: Harbour,
+    broker: SimBroker,
     topics: Mapping[str, Mapping[int, bytes | None]],
     *,
     acks: int = -1,
@@ -48,7 +48,7 @@ def told(asked: Asked) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def test_each_partition_is_told_in_the_order_of_the_request_what_became_of_it(broker: Harbour) -> None:
+def test_each_partition_is_told_in_the_order_of_the_request_what_became_of_it(broker: SimBroker) -> None:
     many: dict[int, bytes | None] = {index: batch(b"%d" % index) for index in reversed(range(MANY))}
     many[7], many[MANY + 9] = b"no batch", batch(b"nowhere")
     asked = send(broker, {"tide": many, "nobody's": {0: batch(b"x")}, "other": {1: batch(b"y"), 0: None}})
@@ -63,7 +63,7 @@ def test_each_partition_is_told_in_the_order_of_the_request_what_became_of_it(br
     assert {broker.partition("tide", index).log.log_end for index in range(MANY) if index != 7} == {1}
 
 
-def test_a_partition_that_is_named_twice_is_written_twice_in_order(broker: Harbour) -> None:
+def test_a_partition_that_is_named_twice_is_written_twice_in_order(broker: SimBroker) -> None:
     first = {index: batch(b"%d" % index) for index in range(MANY)}
     fields = [
         {"name": "tide", "partition_data": [{"index": index, "records": records} for index, records in first.items()]},
@@ -75,7 +75,7 @@ def test_a_partition_that_is_named_twice_is_written_twice_in_order(broker: Harbo
     assert told(asked)[-1] == ("tide", 0, 0, 1)
 
 
-def test_it_is_answered_when_all_are_durable(broker: Harbour) -> None:
+def test_it_is_answered_when_all_are_durable(broker: SimBroker) -> None:
     send(broker, {"tide": {index: batch(b"first") for index in range(MANY)}})
     broker.pass_time(5)
     broker.hold_syncs()
@@ -89,7 +89,7 @@ def test_it_is_answered_when_all_are_durable(broker: Harbour) -> None:
 
 
 def test_with_acks_0_nothing_is_answered_and_an_error_closes_the_connection_when_all_were_tried(
-    broker: Harbour,
+    broker: SimBroker,
 ) -> None:
     asked = send(broker, {"tide": {index: batch(b"x") for index in range(MANY)}}, acks=0)
     broker.pass_time(5)
@@ -111,7 +111,7 @@ def test_with_acks_0_nothing_is_answered_and_an_error_closes_the_connection_when
     ],
 )
 def test_what_is_wrong_with_all_of_it_is_found_before_anything_is_written(
-    broker: Harbour, acks: int, last: bytes, transactional_id: str | None, code: ErrorCode
+    broker: SimBroker, acks: int, last: bytes, transactional_id: str | None, code: ErrorCode
 ) -> None:
     first = batch(b"x") if transactional_id is None else in_transaction(b"x", producer_id=8)
     many = dict.fromkeys(range(MANY - 1), first)
@@ -123,7 +123,7 @@ def test_what_is_wrong_with_all_of_it_is_found_before_anything_is_written(
 
 @pytest.mark.parametrize("count", [2, MANY])
 @pytest.mark.parametrize("acks", [1, 2])
-def test_what_is_wrong_with_all_of_it_is_told_in_words(broker: Harbour, count: int, acks: int) -> None:
+def test_what_is_wrong_with_all_of_it_is_told_in_words(broker: SimBroker, count: int, acks: int) -> None:
     sent = {index: in_transaction(b"x", producer_id=7 + index % 2) for index in range(count)}
     for transactional_id in (None, "cargo"):
         asked = send(broker, {"tide": dict(sent)}, version=12, acks=acks, transactional_id=transactional_id)
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_all_of_it_is_told_in_words(broker: Harbour, count: i
         assert all(part.error_code and part.error_message for part in answers)
 
 
-def test_idempotent_batches_of_two_large_requests_come_in_order(broker: Harbour) -> None:
+def test_idempotent_batches_of_two_large_requests_come_in_order(broker: SimBroker) -> None:
     for sequence in range(2):
         sent = batch(b"x", producer=Producer(7, 0, sequence))
         asked = send(broker, {"tide": dict.fromkeys(range(MANY), sent)})
@@ -142,7 +142,7 @@ def test_idempotent_batches_of_two_large_requests_come_in_order(broker: Harbour)
 
 
 def test_a_transaction_that_joins_many_partitions_by_writing_to_them() -> None:
-    broker = Harbour({"transaction.state.log.num.partitions": "1"})
+    broker = SimBroker({"transaction.state.log.num.partitions": "1"})
     broker.make_topic("tide", MANY)
     broker.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["cargo"]})
     fields = {"transactional_id": "cargo", "transaction_timeout_ms": 10_000}
@@ -158,14 +158,14 @@ def test_a_transaction_that_joins_many_partitions_by_writing_to_them() -> None:
     assert {broker.partition("tide", index).last_stable_offset for index in range(MANY)} == {2}
 
 
-def test_small_requests_that_name_much_are_handled_in_parts_too(broker: Harbour) -> None:
+def test_small_requests_that_name_much_are_handled_in_parts_too(broker: SimBroker) -> None:
     """Such that fit into a buffer that isn't theirs."""
     asked = send(broker, {"tide": dict.fromkeys(range(PARTITIONS_AT_ONCE + 1))})
     broker.pass_time(5)
     assert {one[2] for one in told(asked)} == {ErrorCode.INVALID_RECORD}
 
 
-def test_few_partitions_do_not_take_long(broker: Harbour) -> None:
+def test_few_partitions_do_not_take_long(broker: SimBroker) -> None:
     def request(count: int) -> Any:
         from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -178,7 +178,7 @@ def test_few_partitions_do_not_take_long(broker: Harbour) -> None:
 
 @pytest.mark.parametrize("epoch", [0, 7])
 def test_without_acks_an_error_of_a_part_that_had_to_wait_closes_the_connection_too(
-    broker: Harbour, epoch: int
+    broker: SimBroker, epoch: int
 ) -> None:
     txn = Txn(broker, "bank", versions=SECOND)
     assert txn.init() == 0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.apis.harbour import NOW_MS, Asked, Harbour, batch, produce_fields
+from tests.apis.sim_broker import NOW_MS, Asked, SimBroker, batch, produce_fields
 from tests.batches import Producer
 from tests.raw import build, request_class
 from tidelog.wire.codec import encoder
@@ -33,7 +33,7 @@ NAMES = [*TOPICS, "", "nobody", "bö", "x" * 130, "__consumer_offsets"]
 
 class Pair:
     def __init__(self) -> None:
-        self.brokers = [Harbour(), Harbour(fast=False)]
+        self.brokers = [SimBroker(), SimBroker(fast=False)]
         self.ids = [broker.make_topic(name, 2, configs) for broker in self.brokers for name, configs in TOPICS.items()]
         self.asked: list[list[Asked]] = []
 
@@ -153,7 +153,7 @@ def test_both_ways_answer_the_same_bytes(sent: list[bytes], held: bool) -> None:
 
 @pytest.mark.parametrize("topic", ["t", LONG])
 def test_the_usual_request_takes_the_fast_path(topic: str) -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic(topic)
     broker.dispatch._general = None
     for acks, version in ((-1, 9), (1, 10), (0, 12)):
@@ -166,7 +166,7 @@ def test_the_usual_request_takes_the_fast_path(topic: str) -> None:
 
 @pytest.mark.parametrize("size", [125, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
 def test_the_length_of_a_batch_may_take_one_to_four_bytes(size: int) -> None:
-    brokers = [Harbour(), Harbour(fast=False)]
+    brokers = [SimBroker(), SimBroker(fast=False)]
     value = bytes(size - 60)
     while len(batch(value)) > size:
         value = value[:-1]

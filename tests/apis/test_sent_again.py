@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch, produce_fields
+from tests.apis.sim_broker import NOW_MS, SimBroker, batch, produce_fields
 from tests.batches import Producer
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -19,35 +19,35 @@ def told(asked: Any) -> list[tuple[int, int]]:
 
 
 @pytest.fixture(params=[True, False], ids=["fast", "general"])
-def restarted(request: pytest.FixtureRequest) -> Harbour:
+def restarted(request: pytest.FixtureRequest) -> SimBroker:
     """After ten batches of a producer and a clean stop; the log is open, its producers' windows weren't read."""
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", 2)
     for partition in (0, 1):
         for sequence in range(10):
             broker.ask(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), partition=partition))
     broker.wait(broker.broker.stop())
-    broker = Harbour(disk=broker.kill(), fast=request.param)
+    broker = SimBroker(disk=broker.kill(), fast=request.param)
     broker.open(("tide", 0), ("tide", 1))
     return broker
 
 
 @pytest.mark.parametrize("sequence", range(5, 10))
-def test_any_of_its_last_five_batches_gets_its_first_offset(restarted: Harbour, sequence: int) -> None:
+def test_any_of_its_last_five_batches_gets_its_first_offset(restarted: SimBroker, sequence: int) -> None:
     asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence)))
     restarted.settle()
     assert told(asked) == [(0, sequence)]
     assert restarted.partition("tide").log.log_end == 10
 
 
-def test_the_last_one_and_the_next_one_need_no_look_at_the_log(restarted: Harbour) -> None:
+def test_the_last_one_and_the_next_one_need_no_look_at_the_log(restarted: SimBroker) -> None:
     restarted.hold_syncs()
     for sequence in (9, 10):
         asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), acks=1))
         assert told(asked) == [(0, sequence)]
 
 
-def test_an_older_one_waits_off_the_loop_and_what_is_behind_it_on_its_connection_too(restarted: Harbour) -> None:
+def test_an_older_one_waits_off_the_loop_and_what_is_behind_it_on_its_connection_too(restarted: SimBroker) -> None:
     restarted.hold_syncs()
     data = [{"index": 0, "records": batch(b"plain")}, {"index": 1, "records": sent(6)}]
     fields = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "tide", "partition_data": data}]}
@@ -60,13 +60,13 @@ def test_an_older_one_waits_off_the_loop_and_what_is_behind_it_on_its_connection
     assert told(asked) == [(0, 10), (0, 6)]
 
 
-def test_one_that_is_older_than_its_last_five_is_out_of_order(restarted: Harbour) -> None:
+def test_one_that_is_older_than_its_last_five_is_out_of_order(restarted: SimBroker) -> None:
     asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(4)))
     restarted.settle()
     assert told(asked) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
-def test_several_that_were_in_flight_are_all_known_and_in_order(restarted: Harbour) -> None:
+def test_several_that_were_in_flight_are_all_known_and_in_order(restarted: SimBroker) -> None:
     restarted.hold_syncs()
     asked = [
         restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(sequence), acks=1)) for sequence in range(5, 8)
@@ -77,7 +77,7 @@ def test_several_that_were_in_flight_are_all_known_and_in_order(restarted: Harbo
     assert [told(one) for one in asked] == [[(0, sequence)] for sequence in range(5, 8)]
 
 
-def test_where_the_files_went_meanwhile_the_client_is_told_that_it_is_there(restarted: Harbour) -> None:
+def test_where_the_files_went_meanwhile_the_client_is_told_that_it_is_there(restarted: SimBroker) -> None:
     restarted.hold_syncs()
     asked = restarted.send(ApiKey.PRODUCE, 9, produce_fields("tide", sent(6), acks=1))
     log = restarted.partition("tide").log
@@ -91,7 +91,7 @@ def test_where_the_files_went_meanwhile_the_client_is_told_that_it_is_there(rest
 def test_a_producer_of_old_records_is_remembered_for_as_long_as_any_other(meanwhile: str, age_days: int) -> None:
     """Whoever copies last year's records sends timestamps that say nothing about when the producer was last there."""
     settings = {"log.retention.ms": "-1", "producer.id.expiration.ms": "3000000"}
-    broker = Harbour(settings)
+    broker = SimBroker(settings)
     broker.make_topic("tide")
 
     def send(sequence: int) -> tuple[int, int]:
@@ -106,7 +106,7 @@ def test_a_producer_of_old_records_is_remembered_for_as_long_as_any_other(meanwh
     for _ in range({"a while": 0, "stop twice": 2}.get(meanwhile, 1)):
         if meanwhile != "kill":
             broker.wait(broker.broker.stop())
-        broker = Harbour(settings, disk=broker.kill())
+        broker = SimBroker(settings, disk=broker.kill())
         broker.pass_time(1200.0)
     assert send(2) == (0, 2)
     broker.pass_time(3 * 1200.0)

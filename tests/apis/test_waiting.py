@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import Harbour
+from tests.apis.sim_broker import SimBroker
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -51,7 +51,7 @@ CHANGES: list[tuple[ApiKey, int, dict[str, Any], str]] = [
 def test_change_that_does_not_fit_on_the_disk_is_answered_and_made_later(
     key: ApiKey, version: int, fields: dict[str, Any], results: str
 ) -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide")
     broker.disk.capacity = broker.disk.used_bytes()
     refused = getattr(broker.ask(key, version, fields), results)
@@ -63,7 +63,7 @@ def test_change_that_does_not_fit_on_the_disk_is_answered_and_made_later(
 
 def test_a_change_that_is_not_decided_in_time_is_not_made_any_more() -> None:
     """Others come before it; and what it was asked with may be gone by then."""
-    broker = Harbour()
+    broker = SimBroker()
     busy = {"topics": [{"name": f"t{n}", "num_partitions": 20, "replication_factor": 1} for n in range(400)]}
     first = broker.send(ApiKey.CREATE_TOPICS, 7, {**busy, "timeout_ms": 60_000})
     late = [{"name": f"late{n}", "num_partitions": 1, "replication_factor": 1} for n in range(200)]
@@ -76,7 +76,7 @@ def test_a_change_that_is_not_decided_in_time_is_not_made_any_more() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [1, 3, 6, 10, 15])
 def test_a_change_that_times_out_while_it_is_decided_is_made_whole_or_not_at_all(timeout_ms: int) -> None:
-    broker = Harbour()
+    broker = SimBroker()
     configs = [{"name": "retention.ms", "value": "1000"}]
     topics = [
         {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1, "configs": configs}

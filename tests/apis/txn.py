@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.apis.harbour import NOW_MS, Harbour
+from tests.apis.sim_broker import NOW_MS, SimBroker
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.keys import ApiKey
@@ -16,8 +16,8 @@ SECOND = {"produce": 12, "end": 5}
 class Txn:
     """One producer. `id` and `epoch` are what it was told last."""
 
-    def __init__(self, harbour: Harbour, name: str = "bank", *, versions: dict[str, int] = CLASSIC) -> None:
-        self.harbour = harbour
+    def __init__(self, sim_broker: SimBroker, name: str = "bank", *, versions: dict[str, int] = CLASSIC) -> None:
+        self.sim_broker = sim_broker
         self.name = name
         self.versions = versions
         self.id = self.epoch = -1
@@ -26,7 +26,7 @@ class Txn:
     def find(self) -> None:
         """Has the coordinator's topic made."""
         fields = {"key_type": 1, "coordinator_keys": [self.name]}
-        assert self.harbour.ask(ApiKey.FIND_COORDINATOR, 4, fields).coordinators[0].error_code == 0
+        assert self.sim_broker.ask(ApiKey.FIND_COORDINATOR, 4, fields).coordinators[0].error_code == 0
 
     def init(self, *, timeout_ms: int = 60_000, version: int = 4, resume: bool = False, **more: Any) -> int:
         """InitProducerId; the error."""
@@ -34,7 +34,7 @@ class Txn:
         fields: dict[str, Any] = {"transactional_id": self.name, "transaction_timeout_ms": timeout_ms, **more}
         if resume:
             fields |= {"producer_id": self.id, "producer_epoch": self.epoch}
-        answer = self.harbour.ask(ApiKey.INIT_PRODUCER_ID, version, fields)
+        answer = self.sim_broker.ask(ApiKey.INIT_PRODUCER_ID, version, fields)
         if not answer.error_code:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
             self.sequences.clear()
@@ -50,7 +50,7 @@ class Txn:
 
     def add(self, topic: str, *partitions: int, version: int = 3) -> int:
         """AddPartitionsToTxn; the error of the first partition."""
-        answer = self.harbour.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, self.add_fields(topic, *partitions))
+        answer = self.sim_broker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, self.add_fields(topic, *partitions))
         return answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
     def verify(self, topic: str, partition: int = 0, version: int = 5) -> int:
@@ -62,7 +62,7 @@ class Txn:
             "verify_only": True,
             "topics": [{"name": topic, "partitions": [partition]}],
         }
-        answer = self.harbour.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, {"transactions": [asked]})
+        answer = self.sim_broker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, {"transactions": [asked]})
         return answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
 
     def batch(self, *values: bytes, sequence: int, epoch: int | None = None) -> bytes:
@@ -84,7 +84,7 @@ class Txn:
         if sequence is None:
             sequence = self.sequences.get(place, 0)
         fields = self.produce_fields(topic, self.batch(*values, sequence=sequence), partition)
-        answer = self.harbour.ask(ApiKey.PRODUCE, self.versions["produce"], fields)
+        answer = self.sim_broker.ask(ApiKey.PRODUCE, self.versions["produce"], fields)
         told = answer.responses[0].partition_responses[0]
         if not told.error_code:
             self.sequences[place] = sequence + len(values)
@@ -101,8 +101,8 @@ class Txn:
     def end(self, *, commit: bool) -> int:
         """EndTxn; the error."""
         version = self.versions["end"]
-        answer = self.harbour.ask(ApiKey.END_TXN, version, self.end_fields(commit=commit))
-        self.harbour.settle()  # the markers are written right after the answer
+        answer = self.sim_broker.ask(ApiKey.END_TXN, version, self.end_fields(commit=commit))
+        self.sim_broker.settle()  # the markers are written right after the answer
         if not answer.error_code and version >= 5:
             if (self.id, self.epoch) != (answer.producer_id, answer.producer_epoch):
                 self.sequences.clear()
@@ -116,7 +116,7 @@ class Txn:
         return self.end(commit=False)
 
     def describe(self) -> Any:
-        answer = self.harbour.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [self.name]})
+        answer = self.sim_broker.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [self.name]})
         return answer.transaction_states[0]
 
     @property
@@ -124,16 +124,16 @@ class Txn:
         return self.describe().transaction_state
 
 
-def read_committed(harbour: Harbour, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
+def read_committed(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
     """What a reader of committed records sees, filtered by the aborted list as clients do it."""
-    return _walk(harbour, topic, partition, offset, isolation=1)
+    return _walk(sim_broker, topic, partition, offset, isolation=1)
 
 
-def read_all(harbour: Harbour, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
-    return _walk(harbour, topic, partition, offset, isolation=0)
+def read_all(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
+    return _walk(sim_broker, topic, partition, offset, isolation=0)
 
 
-def fetch(harbour: Harbour, topic: str, partition: int = 0, offset: int = 0, *, isolation: int = 1) -> Any:
+def fetch(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0, *, isolation: int = 1) -> Any:
     """One partition's answer to a fetch that waits for nothing."""
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     fields = {
@@ -143,13 +143,13 @@ def fetch(harbour: Harbour, topic: str, partition: int = 0, offset: int = 0, *, 
         "isolation_level": isolation,
         "topics": [{"topic": topic, "partitions": [asked]}],
     }
-    return harbour.ask(ApiKey.FETCH, 12, fields).responses[0].partitions[0]
+    return sim_broker.ask(ApiKey.FETCH, 12, fields).responses[0].partitions[0]
 
 
-def _walk(harbour: Harbour, topic: str, partition: int, offset: int, *, isolation: int) -> list[bytes]:
+def _walk(sim_broker: SimBroker, topic: str, partition: int, offset: int, *, isolation: int) -> list[bytes]:
     found: list[bytes] = []
     while True:
-        answer = fetch(harbour, topic, partition, offset, isolation=isolation)
+        answer = fetch(sim_broker, topic, partition, offset, isolation=isolation)
         assert answer.error_code == 0
         data = bytes(answer.records or b"")
         aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())

@@ -49,7 +49,7 @@ def topic(admin: AdminClient) -> str:
 
 @pytest.fixture
 def group() -> str:
-    return f"voyage-{next(_numbers)}"
+    return f"scenario_run-{next(_numbers)}"
 
 
 def make_topic(admin: AdminClient, name: str, partitions: int) -> None:

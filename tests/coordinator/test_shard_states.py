@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour
-from tests.apis.offsets import GROUP, commit, committed, harbour, shard
+from tests.apis.offsets import GROUP, commit, committed, shard, sim_broker
+from tests.apis.sim_broker import NOW_MS, SimBroker
 from tests.coordinator.test_shard import code_of, hear_of_leader
 from tidelog.coordinator import loading
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, partition_of
@@ -16,7 +16,7 @@ from tidelog.wire.record import Record as Stored
 INDEX = partition_of(GROUP, 4)
 
 
-def state(port: Harbour) -> ShardState:
+def state(port: SimBroker) -> ShardState:
     """Of the shard that has the group; what must hold between any two events does."""
     shards = port.services.groups.shards
     shards.check_invariants()
@@ -47,11 +47,11 @@ def test_a_shard_is_read_waits_for_the_commit_and_leads_until_another_broker_doe
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loading, "CHUNK_BYTES", 300)
-    port = harbour()
+    port = sim_broker()
     for number in range(40):
         commit(port, {0: number})
     assert state(port) is ShardState.LEADING
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     port.open((CONSUMER_OFFSETS, INDEX))
     port.hold_syncs()
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -70,7 +70,7 @@ def test_a_shard_is_read_waits_for_the_commit_and_leads_until_another_broker_doe
 
 
 def test_what_was_read_and_is_not_durable_is_decided_on_by_nobody() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     port.hold_syncs()
     port.append_own(CONSUMER_OFFSETS, bytes(build([Stored(-1, NOW_MS, b"\x03\xe7strange", None)])), INDEX)
@@ -83,19 +83,19 @@ def test_what_was_read_and_is_not_durable_is_decided_on_by_nobody() -> None:
 
 
 def test_a_damaged_record_breaks_a_shard_for_its_leader_epoch() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     port.append_own(CONSUMER_OFFSETS, bytes(build([Stored(-1, NOW_MS, b"\x00\x01\x00", b"\x00\x00")])), INDEX)
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     port.open((CONSUMER_OFFSETS, INDEX))
     assert code_of(lambda: shard(port)) is ErrorCode.NOT_COORDINATOR
     assert state(port) is ShardState.BROKEN
 
 
 def test_a_shard_that_can_not_be_read_rests_longer_each_time_and_forgets_that_once_it_leads() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     port.open((CONSUMER_OFFSETS, INDEX))
     port.disk.bad[f"/data/{CONSUMER_OFFSETS}-{INDEX}/00000000000000000000.log"] = range(1000)
     assert code_of(lambda: shard(port)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -111,7 +111,7 @@ def test_a_shard_that_can_not_be_read_rests_longer_each_time_and_forgets_that_on
 
 
 def test_a_stop_leaves_no_shard_behind() -> None:
-    port = harbour()
+    port = sim_broker()
     commit(port, {0: 1})
     port.wait(port.broker.stop())
     assert state(port) is ShardState.ABSENT

@@ -14,7 +14,7 @@ from tests.batches import Batch, Producer, Sent
 from tests.kafka.apache import ApacheKafka, tool
 from tests.kafka.test_no_lock_in import new_producer, produce, wait_for_topics
 from tests.log import keyed
-from tests.log.shore import Shore
+from tests.log.harness import LogHarness
 from tests.raw import Connection
 from tests.reading import LATEST, create_topic, list_offset, stored_batches
 from tests.served import Tidelog
@@ -106,8 +106,8 @@ def test_brokers_compact_by_turns(jars: Path, tmp_path: Path, first: Callable[..
 
 
 def test_kafkas_tool_reads_compacted_segments(jars: Path, tmp_path: Path) -> None:
-    shore = Shore(RealDisk(), str(tmp_path / "data"))
-    log = keyed.compacted(shore, internal_segment_bytes="30000", index_interval_bytes="300")
+    harness = LogHarness(RealDisk(), str(tmp_path / "data"))
+    log = keyed.compacted(harness, internal_segment_bytes="30000", index_interval_bytes="300")
     one, two = Producer(1, 0, 0), Producer(2, 0, 0)
     keyed.put(log, *[(b"old%d" % n, b"x" * 50) for n in range(100)], producer=one, codec=1)
     keyed.put(log, (b"old1", b"never"), producer=two, transactional=True)
@@ -116,14 +116,14 @@ def test_kafkas_tool_reads_compacted_segments(jars: Path, tmp_path: Path) -> Non
         keyed.put(log, (b"k%d" % (n % 120), b"%d" % n * 20), (b"old%d" % (n % 40), b"new"), codec=(0, 1, 3, 4)[n % 4])
     keyed.put(log, (b"k7", None), (b"old99", b"kept"))
     keyed.put(log, (b"old99", b"again"), producer=Producer(1, 0, 100))
-    keyed.roll(shore, log)
-    keyed.clean(shore, log)
+    keyed.roll(harness, log)
+    keyed.clean(harness, log)
     keyed.put(log, (b"k8", b"last"))
-    keyed.roll(shore, log)
-    keyed.clean(shore, log)
+    keyed.roll(harness, log)
+    keyed.clean(harness, log)
     kept = keyed.pairs(log)
     folder = Path(log.folder)
-    shore.stop()
+    harness.stop()
     segments = sorted(folder.glob("*.log"))
     shown = tool("DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", ",".join(map(str, segments)))
     assert shown.returncode == 0, shown.stderr

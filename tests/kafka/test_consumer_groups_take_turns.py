@@ -16,7 +16,7 @@ from tests.reading import create_topic
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
-GROUP = "voyage"
+GROUP = "scenario_run"
 LATER = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 

@@ -30,7 +30,7 @@ class Offsets:
 
     def __init__(self, bootstrap: str) -> None:
         self.connection = Connection(bootstrap)
-        for key_type, keys in ((0, GROUPS), (1, ["voyage"])):
+        for key_type, keys in ((0, GROUPS), (1, ["scenario_run"])):
             self.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": key_type, "coordinator_keys": keys})
 
     def __enter__(self) -> "Offsets":
@@ -69,10 +69,10 @@ class Offsets:
 
     def begin(self) -> dict[str, Any]:
         """A transaction with offsets of a group in it, left open."""
-        fields = {"transactional_id": "voyage", "transaction_timeout_ms": 600_000}
+        fields = {"transactional_id": "scenario_run", "transaction_timeout_ms": 600_000}
         producer = self.ask(ApiKey.INIT_PRODUCER_ID, 4, fields)
         who = {
-            "transactional_id": "voyage",
+            "transactional_id": "scenario_run",
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
         }

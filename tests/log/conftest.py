@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.log.shore import CountingDisk, Shore
+from tests.log.harness import CountingDisk, LogHarness
 
 from tidelog.env.real_disk import RealDisk
 from tidelog.sim.world.disk import SimDisk
@@ -12,22 +12,22 @@ from tidelog.sim.world.random import SimRandom
 
 
 @pytest.fixture(params=["simulated", "real"])
-def shore(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shore]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogHarness]:
     disk = SimDisk(SimRandom(2)) if request.param == "simulated" else RealDisk()
-    made = Shore(disk, str(tmp_path / "data"))
+    made = LogHarness(disk, str(tmp_path / "data"))
     yield made
     made.loop.kill()
 
 
 @pytest.fixture
-def sim() -> Iterator[Shore]:
-    made = Shore(CountingDisk(SimRandom(3)))
+def sim() -> Iterator[LogHarness]:
+    made = LogHarness(CountingDisk(SimRandom(3)))
     yield made
     made.loop.kill()
 
 
 @pytest.fixture
-def real(tmp_path: Path) -> Iterator[Shore]:
-    made = Shore(RealDisk(), str(tmp_path / "data"))
+def real(tmp_path: Path) -> Iterator[LogHarness]:
+    made = LogHarness(RealDisk(), str(tmp_path / "data"))
     yield made
     made.loop.kill()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.batches import ANYONE, TRANSACTIONAL, Batch, Producer, Sent
-from tests.log.shore import EPOCH, NOW_MS, Shore, send
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, send
 
 from tidelog.log.log import Log
 from tidelog.wire.batch import BatchHeader, build, iterate, records
@@ -13,8 +13,8 @@ from tidelog.wire.record import Record
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0", "file_delete_delay_ms": "1000"}
 
 
-def compacted(shore: Shore, **settings: str) -> Log:
-    return shore.log(**{**COMPACT, **settings})
+def compacted(harness: LogHarness, **settings: str) -> Log:
+    return harness.log(**{**COMPACT, **settings})
 
 
 def put(
@@ -44,20 +44,20 @@ def end(log: Log, producer: Producer, *, commit: bool, now_ms: int = NOW_MS) -> 
     return log.append(memoryview(marker), 0, len(marker), EPOCH, now_ms, internal=True)[0]
 
 
-def roll(shore: Shore, log: Log) -> None:
+def roll(harness: LogHarness, log: Log) -> None:
     """Seal what was written, make it durable, and tell of that as a replica does."""
-    log.roll(shore.now_ms())
-    shore.flush(log)
+    log.roll(harness.now_ms())
+    harness.flush(log)
     log.producers.advance_high_watermark(log.durable_end)
 
 
-def clean(shore: Shore, log: Log) -> None:
+def clean(harness: LogHarness, log: Log) -> None:
     """Look once for what is due, and wait until nothing is under way any more."""
-    cleaner = shore.store.upkeep.cleaner
+    cleaner = harness.store.upkeep.cleaner
     cleaner.look()
-    shore.run(lambda: cleaner.idle)
+    harness.run(lambda: cleaner.idle)
     log.check_invariants()
-    shore.settle(2.0)
+    harness.settle(2.0)
 
 
 def headers(log: Log, accept: Callable[[BatchHeader], bool] = lambda _: True) -> list[BatchHeader]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.batches import Producer
+from tests.log.harness import EPOCH, LogHarness
 from tests.log.keyed import COMPACT, end, put
-from tests.log.shore import EPOCH, Shore
 
 from tidelog.env.network import Buffer
-from tidelog.log.knowledge import load_producers
 from tidelog.log.log import Log
 from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX
+from tidelog.log.producer_state import load_producers
 from tidelog.log.segment import Segment
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.unsynced import Unsynced
@@ -169,7 +169,7 @@ class History:
         self.random = SimRandom(f"history {seed}")
         self.faults = Counter[str]() if faults is None else faults
         self.disk = DyingDisk(self.random.fork("disk"), self.faults)
-        self.shore = Shore(self.disk, log_flush_offset_checkpoint_interval_ms="1000")
+        self.harness = LogHarness(self.disk, log_flush_offset_checkpoint_interval_ms="1000")
         self.lives = 0
         self.troubled = False
         self.lost_point: int | None = None  # the recovery point that was lost, until there is another
@@ -193,7 +193,7 @@ class History:
         return Life(self.lives.to_bytes(16), settings, senders=senders)
 
     def _open(self) -> Log:
-        return self.shore.log(topic_id=self.life.topic_id, **self.life.settings)
+        return self.harness.log(topic_id=self.life.topic_id, **self.life.settings)
 
     def go(self) -> None:
         for _ in range(STEPS):
@@ -240,7 +240,7 @@ class History:
             filling = b"x" * self.random.choose((0, 50, 200))
             pairs.append((b"%d" % self.random.random_int(0, 5), b"%d-%s" % (self.number, filling)))
         producer = Producer(sender.id, sender.epoch, sender.sequence)
-        now_ms = self.shore.now_ms() - self.random.choose((0, 0, 5, 300))
+        now_ms = self.harness.now_ms() - self.random.choose((0, 0, 5, 300))
         base = put(self.log, *pairs, now_ms=now_ms, producer=producer, transactional=sender.transactional)
         sender.sequence += count
         if sender.transactional and not sender.open:
@@ -255,18 +255,18 @@ class History:
         if not sender.open:
             return
         commit = self.random.chance(0.5)
-        marker = end(self.log, Producer(sender.id, sender.epoch, 0), commit=commit, now_ms=self.shore.now_ms())
+        marker = end(self.log, Producer(sender.id, sender.epoch, 0), commit=commit, now_ms=self.harness.now_ms())
         self.life.values.pop(marker, None)
         sender.open, sender.first = False, -1
         self.life.known.append((self.log.log_end, sender.id, sender.sequence - 1, -1))
 
     def commit(self) -> None:
-        self.shore.store.commit.request(self.log)
-        self.shore.settle(self.random.choose((0.0, 0.001, 0.1)))
+        self.harness.store.commit.request(self.log)
+        self.harness.settle(self.random.choose((0.0, 0.001, 0.1)))
 
     def flush(self) -> None:
-        self.shore.store.flush_soon(self.log)
-        self.shore.settle(self.random.choose((0.0, 0.001, 0.005, 0.2)))
+        self.harness.store.flush_soon(self.log)
+        self.harness.settle(self.random.choose((0.0, 0.001, 0.005, 0.2)))
 
     def delete_records(self) -> None:
         life = self.life
@@ -274,25 +274,25 @@ class History:
         offset = self.random.random_int(self.log.log_start, max(life.durable, self.log.log_start))
         life.start_max = max(life.start_max, offset)
         self.log.delete_before(offset)
-        saved = self.shore.store.starts.saved(self.log)
-        self.shore.settle(self.random.choose((0.0, 0.002, 0.2)))
+        saved = self.harness.store.starts.saved(self.log)
+        self.harness.settle(self.random.choose((0.0, 0.002, 0.2)))
         if saved.done and saved.error is None:
             life.start = max(life.start, offset)
 
     def retain(self) -> None:
-        self.log.apply_retention(self.shore.now_ms())
-        self.shore.settle(self.random.choose((0.0, 0.001, 0.003, 0.2)))
+        self.log.apply_retention(self.harness.now_ms())
+        self.harness.settle(self.random.choose((0.0, 0.001, 0.003, 0.2)))
 
     def clean(self) -> None:
         self.log.producers.advance_high_watermark(self.log.durable_end)
-        self.shore.store.upkeep.cleaner.look()
-        self.shore.settle(self.random.choose((0.001, 0.003, 0.01, 0.3)))
+        self.harness.store.upkeep.cleaner.look()
+        self.harness.settle(self.random.choose((0.001, 0.003, 0.01, 0.3)))
 
     def rest(self) -> None:
-        self.shore.settle(self.random.choose((0.01, 1.1, 3.0)))
+        self.harness.settle(self.random.choose((0.01, 1.1, 3.0)))
 
     def recreate(self) -> None:
-        self.shore.store.delete("tide", 0, self.life.topic_id)
+        self.harness.store.delete("tide", 0, self.life.topic_id)
         self.life = self._new_life()
         self.lost_point = None if self.lost_point is None else 0
         self.log = self._open()
@@ -323,7 +323,7 @@ class History:
         for name in ("flush_messages", "flush_ms"):
             self.life.settings.pop(name, None)
         self.life.settings |= self.random.weighted(DURABILITY)
-        self.log.configure(self.shore.topic(self.life.settings))
+        self.log.configure(self.harness.topic(self.life.settings))
 
     def trouble(self) -> None:
         """Soon a sync fails, or the disk is full."""
@@ -344,10 +344,10 @@ class History:
             self.crash()
             return
         self.faults["stop"] += 1
-        self.shore.stop()
+        self.harness.stop()
         self.life.durable = max(self.life.durable, max(self.life.values, default=-1) + 1)
         self.maybe_damage(power=False)
-        self.shore.start()
+        self.harness.start()
         self.look(all_of_it=True)
 
     def crash(self, *, whole: bool = True) -> None:
@@ -357,14 +357,14 @@ class History:
         self.no_trouble()
         self.note_durable()
         power = self.random.chance(0.6)
-        self.shore.loop.kill()
+        self.harness.loop.kill()
         if power:
             self.faults["power loss"] += 1
             self.disk.crash()
         else:
             self.faults["kill"] += 1
         self.maybe_damage(power=power)
-        self.shore.start()
+        self.harness.start()
         if self.random.chance(0.15):
             self.disk.left = self.random.random_int(0, 40)
             try:
@@ -380,7 +380,7 @@ class History:
         """One of the small files is lost or damaged while nobody runs."""
         if self.random.chance(0.6):
             return
-        root, folder = self.shore.root, f"{self.shore.root}/tide-0"
+        root, folder = self.harness.root, f"{self.harness.root}/tide-0"
         names = self.disk.list_folder(folder) if self.disk.exists(folder) else []
         first = min((name for name in names if name.endswith(".log")), default="")
         paths = [f"{root}/{name}" for name in self.disk.list_folder(root) if name.endswith("-checkpoint")]
@@ -398,7 +398,7 @@ class History:
         if path.endswith("fallen-checkpoint") and how == "missing":  # as it mostly is: nobody can tell
             return
         if path.endswith(("recovery-point-offset-checkpoint", "fallen-checkpoint")) and self.lost_point is None:
-            self.lost_point = self.shore.store._points[root].saved_recovery(("tide", 0))
+            self.lost_point = self.harness.store._points[root].saved_recovery(("tide", 0))
         self.disk.damage(path, how)
         self.life.snapshot_damaged |= path.endswith(SNAPSHOT)
         name = path.rpartition("/")[2]
@@ -418,10 +418,10 @@ class History:
         if not data:
             return
         self.disk.damage(path, "missing")
-        self.shore.start()
+        self.harness.start()
         assert "the recovery point is not known" in (self._open().offline or ""), f"{path} is missing"
         assert all(self.disk.exists(other) for other in segments if other != path)
-        self.shore.loop.kill()
+        self.harness.loop.kill()
         self.disk.put(path, data)
 
     # -- what must hold
@@ -430,7 +430,7 @@ class History:
         self.life.durable = max(self.life.durable, min(self.log.durable_end, self.log.ends.synced_end))
         if self.life.retained:
             self.life.start_max = max(self.life.start_max, self.log.durable_end)
-        if self.shore.store._points[self.shore.root].recovery.durable.get(("tide", 0), -1) >= 0:
+        if self.harness.store._points[self.harness.root].recovery.durable.get(("tide", 0), -1) >= 0:
             self.lost_point = None
 
     def look(self, *, all_of_it: bool) -> None:
@@ -438,12 +438,12 @@ class History:
         log = self.log = self._open()
         if self.lost_point is not None and "the recovery point is not known" in (log.offline or ""):
             self.faults["offline until the recovery point was restored"] += 1
-            self.shore.loop.kill()
-            path = f"{self.shore.root}/recovery-point-offset-checkpoint"
+            self.harness.loop.kill()
+            path = f"{self.harness.root}/recovery-point-offset-checkpoint"
             # 0 has all of it read, and cut at the first bad batch; a compacted log needs what it was.
             point = min(self.lost_point, life.durable) if life.compacted else 0
             self.disk.put(path, f"0\n1\ntide 0 {point}\n".encode())
-            self.shore.start()
+            self.harness.start()
             log = self.log = self._open()
         assert log.offline is None, log.offline
         log.check_invariants()

@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
+from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
 
 from tidelog.env.promise import Promise
 from tidelog.log.beginning import AT_ONCE_MAX, AT_ONCE_PER_S
@@ -23,19 +23,19 @@ def begin(log: Log) -> Promise[None]:
     return begun
 
 
-def keep_busy(shore: Shore) -> Shore:
+def keep_busy(harness: LogHarness) -> LogHarness:
     """So many logs were begun that the next ones aren't on the loop."""
     for partition in range(AT_ONCE_MAX):
-        assert shore.log("others", partition).begin() is None
-    return shore
+        assert harness.log("others", partition).begin() is None
+    return harness
 
 
 @pytest.fixture
-def busy(shore: Shore) -> Shore:
-    return keep_busy(shore)
+def busy(harness: LogHarness) -> LogHarness:
+    return keep_busy(harness)
 
 
-def test_a_few_are_begun_by_the_write_itself_and_many_off_the_loop(busy: Shore) -> None:
+def test_a_few_are_begun_by_the_write_itself_and_many_off_the_loop(busy: LogHarness) -> None:
     log = busy.log()
     begun = begin(log)
     assert not busy.disk.exists(log.folder)
@@ -47,12 +47,12 @@ def test_a_few_are_begun_by_the_write_itself_and_many_off_the_loop(busy: Shore) 
     assert values(busy.log()) == [(0, b"a")]
 
 
-def test_after_a_while_some_more_are_begun_on_the_loop(busy: Shore) -> None:
+def test_after_a_while_some_more_are_begun_on_the_loop(busy: LogHarness) -> None:
     busy.settle(2 / AT_ONCE_PER_S)
     assert [busy.log("tide", partition).begin() is None for partition in range(3)] == [True, True, False]
 
 
-def test_what_is_written_to_one_that_was_begun_off_the_loop_is_durable(sim: Shore) -> None:
+def test_what_is_written_to_one_that_was_begun_off_the_loop_is_durable(sim: LogHarness) -> None:
     log = keep_busy(sim).log()
     begun = begin(log)
     sim.run(lambda: begun.done)
@@ -62,7 +62,7 @@ def test_what_is_written_to_one_that_was_begun_off_the_loop_is_durable(sim: Shor
     assert values(sim.log()) == [(0, b"a")]
 
 
-def test_whoever_writes_meanwhile_on_the_loop_is_told_to_come_again(busy: Shore) -> None:
+def test_whoever_writes_meanwhile_on_the_loop_is_told_to_come_again(busy: LogHarness) -> None:
     log = busy.log()
     begun = begin(log)
     with pytest.raises(KafkaError) as refused:
@@ -73,7 +73,7 @@ def test_whoever_writes_meanwhile_on_the_loop_is_told_to_come_again(busy: Shore)
     assert append(log, b"a") == 0
 
 
-def test_what_fails_is_told_by_the_write_and_tried_again(busy: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_told_by_the_write_and_tried_again(busy: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     log = busy.log()
 
     def refuse(path: str) -> None:
@@ -89,7 +89,7 @@ def test_what_fails_is_told_by_the_write_and_tried_again(busy: Shore, monkeypatc
     assert append(log, b"a") == 0
 
 
-def test_one_that_fails_half_way_is_begun_again(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_half_way_is_begun_again(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     log, real_open = keep_busy(sim).log(), sim.disk.open
 
     def refuse(path: str, *, create: bool = False) -> SimFile:
@@ -110,7 +110,7 @@ def test_one_that_fails_half_way_is_begun_again(sim: Shore, monkeypatch: pytest.
     assert values(sim.log()) == [(0, b"a")]
 
 
-def test_one_that_is_deleted_meanwhile_leaves_nothing_under_its_name(busy: Shore) -> None:
+def test_one_that_is_deleted_meanwhile_leaves_nothing_under_its_name(busy: LogHarness) -> None:
     log = busy.log()
     begun = begin(log)
     busy.store.delete("tide", 0, TOPIC_ID)
@@ -124,7 +124,7 @@ def test_one_that_is_deleted_meanwhile_leaves_nothing_under_its_name(busy: Shore
     assert values(busy.log(topic_id=NEXT_ID)) == [(0, b"new")]
 
 
-def test_a_stop_waits_for_what_is_begun(busy: Shore) -> None:
+def test_a_stop_waits_for_what_is_begun(busy: LogHarness) -> None:
     begin(busy.log())
     busy.restart()
     assert busy.store.broker_epoch == 5
@@ -134,7 +134,7 @@ def test_a_stop_waits_for_what_is_begun(busy: Shore) -> None:
 # -- names of deleted logs
 
 
-def test_a_name_that_a_flush_still_uses_is_waited_for(sim: Shore) -> None:
+def test_a_name_that_a_flush_still_uses_is_waited_for(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"old")
     sim.commit(log)
@@ -150,7 +150,7 @@ def test_a_name_that_a_flush_still_uses_is_waited_for(sim: Shore) -> None:
     assert values(sim.log(topic_id=NEXT_ID)) == [(0, b"new")]
 
 
-def test_a_name_that_a_sync_still_uses_is_waited_for(sim: Shore) -> None:
+def test_a_name_that_a_sync_still_uses_is_waited_for(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"old")
     sim.store.commit.request(log)
@@ -162,7 +162,7 @@ def test_a_name_that_a_sync_still_uses_is_waited_for(sim: Shore) -> None:
     assert append(log, b"new") == 0
 
 
-def test_what_stands_in_a_checkpoint_for_a_deleted_log_is_gone_before_its_name_is_taken(sim: Shore) -> None:
+def test_what_stands_in_a_checkpoint_for_a_deleted_log_is_gone_before_its_name_is_taken(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log()
     for _ in range(10):
@@ -183,7 +183,7 @@ def test_what_stands_in_a_checkpoint_for_a_deleted_log_is_gone_before_its_name_i
     assert (log.offline, values(log)) == (None, [(0, b"new"), (1, b"newer")])
 
 
-def test_where_the_checkpoints_cannot_be_written_the_name_stays_taken(sim: Shore) -> None:
+def test_where_the_checkpoints_cannot_be_written_the_name_stays_taken(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log = sim.log()
     append(log, b"old")
@@ -202,7 +202,7 @@ def test_where_the_checkpoints_cannot_be_written_the_name_stays_taken(sim: Shore
     assert append(log, b"new") == 0
 
 
-def test_a_first_write_looks_at_no_other_log(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_write_looks_at_no_other_log(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are synced at that moment."""
     syncing = [sim.log("others", partition) for partition in range(300)]
     for log in syncing:
@@ -223,7 +223,7 @@ def test_a_first_write_looks_at_no_other_log(sim: Shore, monkeypatch: pytest.Mon
     assert asked <= 100 * 12
 
 
-def test_a_sync_has_to_do_with_a_bounded_number_of_logs(sim: Shore) -> None:
+def test_a_sync_has_to_do_with_a_bounded_number_of_logs(sim: LogHarness) -> None:
     logs = [sim.log("tide", partition) for partition in range(2 * LOGS_MAX + 10)]
     for log in logs:
         append(log, b"a")

@@ -4,7 +4,7 @@ import errno
 import os
 
 import pytest
-from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
+from tests.log.harness import NOW_MS, CountingDisk, LogHarness, append, values
 
 from tidelog.log.commit import SYNC_EACH_MAX
 from tidelog.log.flush import Saving
@@ -27,14 +27,14 @@ class Listener:
         self.offline.append(log.offline)
 
 
-def listened(shore: Shore, partition: int = 0, **settings: str) -> tuple[Log, Listener]:
-    log = shore.log("tide", partition, **settings)
+def listened(harness: LogHarness, partition: int = 0, **settings: str) -> tuple[Log, Listener]:
+    log = harness.log("tide", partition, **settings)
     listener = Listener()
     log.listener = listener
     return log, listener
 
 
-def test_a_sync_covers_what_was_written_when_it_began(sim: Shore) -> None:
+def test_a_sync_covers_what_was_written_when_it_began(sim: LogHarness) -> None:
     log, listener = listened(sim)
     append(log, b"a")
     sim.store.commit.request(log)
@@ -47,7 +47,7 @@ def test_a_sync_covers_what_was_written_when_it_began(sim: Shore) -> None:
     assert listener.ends == [2, 3]
 
 
-def test_the_requests_of_one_turn_share_a_sync(sim: Shore) -> None:
+def test_the_requests_of_one_turn_share_a_sync(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     pairs = [listened(sim, n) for n in range(200)]
     for log, _ in pairs:
@@ -61,7 +61,7 @@ def test_the_requests_of_one_turn_share_a_sync(sim: Shore) -> None:
     assert [sim.log("tide", n).log_end for n in range(200)] == [1] * 200
 
 
-def test_a_few_files_are_synced_one_by_one(sim: Shore) -> None:
+def test_a_few_files_are_synced_one_by_one(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     logs = [listened(sim, n)[0] for n in range(2)]
     for log in logs:
@@ -75,7 +75,7 @@ def test_a_few_files_are_synced_one_by_one(sim: Shore) -> None:
     assert sim.disk.syncs - before == len(logs) <= SYNC_EACH_MAX
 
 
-def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: Shore) -> None:
+def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: LogHarness) -> None:
     commit = sim.store.commit
     (first, told), (second, told_too) = listened(sim, 0), listened(sim, 1)
     for log in (first, second):
@@ -90,7 +90,7 @@ def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: Shore)
     assert told.ends == told_too.ends == [1, 2, 3]
 
 
-def test_nothing_runs_beside_a_sync_of_everything(sim: Shore) -> None:
+def test_nothing_runs_beside_a_sync_of_everything(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     commit = sim.store.commit
     logs = [listened(sim, n)[0] for n in range(SYNC_EACH_MAX + 2)]
@@ -120,7 +120,7 @@ def test_nothing_runs_beside_a_sync_of_everything(sim: Shore) -> None:
     assert [log.durable_end for log in logs] == [3] * len(logs)
 
 
-def test_with_durability_os_the_durable_end_follows_at_once(sim: Shore) -> None:
+def test_with_durability_os_the_durable_end_follows_at_once(sim: LogHarness) -> None:
     log, listener = listened(sim, tidelog_durability="os")
     append(log, b"a")
     assert (log.durable_end, listener.ends) == (1, [])
@@ -131,7 +131,7 @@ def test_with_durability_os_the_durable_end_follows_at_once(sim: Shore) -> None:
     assert log.durable_end == 2
 
 
-def test_flush_messages_keeps_its_meaning(sim: Shore) -> None:
+def test_flush_messages_keeps_its_meaning(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, listener = listened(sim, tidelog_durability="os", flush_messages="3")
     append(log, b"a")
@@ -147,14 +147,14 @@ def test_flush_messages_keeps_its_meaning(sim: Shore) -> None:
     assert sim.log(tidelog_durability="os").log_end >= 3
 
 
-def test_flush_ms_flushes_after_a_while(sim: Shore) -> None:
+def test_flush_ms_flushes_after_a_while(sim: LogHarness) -> None:
     log, _ = listened(sim, tidelog_durability="os", flush_ms="3000")
     append(log, b"a")
     sim.settle(5)
     assert log.ends.synced_end == 1
 
 
-def test_a_failed_sync_takes_its_logs_offline_for_good(sim: Shore) -> None:
+def test_a_failed_sync_takes_its_logs_offline_for_good(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, listener = listened(sim)
     other, other_listener = listened(sim, 1)
@@ -182,7 +182,7 @@ def test_a_failed_sync_takes_its_logs_offline_for_good(sim: Shore) -> None:
     assert sim.log("tide", 1).log_end == 2
 
 
-def test_a_full_disk_refuses_the_batch_and_the_log_goes_on_when_there_is_room(sim: Shore) -> None:
+def test_a_full_disk_refuses_the_batch_and_the_log_goes_on_when_there_is_room(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, listener = listened(sim)
     append(log, b"a")
@@ -200,7 +200,7 @@ def test_a_full_disk_refuses_the_batch_and_the_log_goes_on_when_there_is_room(si
     assert sim.log().log_end == 21
 
 
-def test_a_disk_too_full_for_the_first_file_says_so(sim: Shore) -> None:
+def test_a_disk_too_full_for_the_first_file_says_so(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     sim.disk.capacity = sim.disk.used_bytes() + 10
     log, _ = listened(sim)
@@ -221,7 +221,7 @@ class Failing:
         raise OSError(errno.EIO, "the disk is dying")
 
 
-def test_a_failed_write_takes_the_log_offline(sim: Shore) -> None:
+def test_a_failed_write_takes_the_log_offline(sim: LogHarness) -> None:
     log, listener = listened(sim)
     append(log, b"a")
     segment = log.segments[-1]
@@ -234,7 +234,7 @@ def test_a_failed_write_takes_the_log_offline(sim: Shore) -> None:
     assert log.log_end == 1
 
 
-def test_retention_in_the_middle_of_a_flush_waits_for_it(real: Shore) -> None:
+def test_retention_in_the_middle_of_a_flush_waits_for_it(real: LogHarness) -> None:
     settings = {"segment_bytes": "1048576", "retention_bytes": "1", "file_delete_delay_ms": "0"}
     logs = [real.log("tide", n, tidelog_durability="os", **settings) for n in (0, 1)]
     for log in logs:
@@ -256,7 +256,7 @@ def test_retention_in_the_middle_of_a_flush_waits_for_it(real: Shore) -> None:
     assert [value for _, value in values(real.log("tide", 0))][-1] == b"goes on"
 
 
-def test_a_flush_that_finds_no_room_is_tried_again(sim: Shore) -> None:
+def test_a_flush_that_finds_no_room_is_tried_again(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, _ = listened(sim)
     append(log, b"a")
@@ -272,7 +272,7 @@ def test_a_flush_that_finds_no_room_is_tried_again(sim: Shore) -> None:
     assert values(sim.log()) == [(0, b"a")]
 
 
-def test_a_segment_that_someone_removed_takes_its_log_offline(real: Shore) -> None:
+def test_a_segment_that_someone_removed_takes_its_log_offline(real: LogHarness) -> None:
     log, other = real.log("tide", 0), real.log("tide", 1)
     for written in (log, other):
         append(written, b"a")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.log.harness import TOPIC_ID
 from tests.log.keyed import COMPACT, pairs, put
-from tests.log.shore import TOPIC_ID
 
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.topic import resolve_topic

@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import Producer
+from tests.log.harness import ROOT, LogHarness
 from tests.log.keyed import clean, compacted, end, headers, put, roll, table
-from tests.log.shore import ROOT, Shore
 
 from tidelog.log.log import Log
 from tidelog.log.names import CLEANED, DELETED, SWAP
@@ -41,20 +41,20 @@ class CuttingDisk(SimDisk):
         super().remove(path)
 
 
-def filled(shore: Shore) -> Log:
+def filled(harness: LogHarness) -> Log:
     """Three segments, of which the second keeps nothing; an aborted transaction; a producer with a sequence."""
-    log = compacted(shore, internal_segment_bytes="100000")
+    log = compacted(harness, internal_segment_bytes="100000")
     someone, other = Producer(7, 1, 0), Producer(8, 0, 0)
     put(log, (b"a", b"1"), (b"b", b"1"), producer=someone)
     put(log, (b"c", b"aborted"), producer=other, transactional=True)
     end(log, other, commit=False)
-    roll(shore, log)
+    roll(harness, log)
     put(log, (b"b", b"2"), (b"c", b"2"), producer=Producer(7, 1, 2))
-    roll(shore, log)
+    roll(harness, log)
     put(log, (b"a", b"3"), (b"b", b"3"), (b"c", b"3"))
-    roll(shore, log)
+    roll(harness, log)
     put(log, (b"d", b"4"))
-    shore.commit(log)
+    harness.commit(log)
     return log
 
 
@@ -67,25 +67,25 @@ def test_every_step_of_a_swap_survives_a_crash(how: str, seed: int) -> None:
     steps = 0
     for step in range(STEPS_MAX):
         disk = CuttingDisk(SimRandom(100 * seed + step))
-        shore = Shore(disk)
-        log = filled(shore)
+        harness = LogHarness(disk)
+        log = filled(harness)
         disk.left = step
         try:
-            clean(shore, log)
+            clean(harness, log)
         except Cut:
             steps += 1
         else:
             break
         disk.left = -1
         if how == "killed":
-            shore.kill()
+            harness.kill()
         else:
-            shore.power_loss()
-        log = check(shore)
-        clean(shore, log)
-        check_cleaned(shore, log)
-        shore.restart()
-        check_cleaned(shore, check(shore))
+            harness.power_loss()
+        log = check(harness)
+        clean(harness, log)
+        check_cleaned(harness, log)
+        harness.restart()
+        check_cleaned(harness, check(harness))
     assert steps > 20
 
 
@@ -93,41 +93,41 @@ def test_every_step_of_a_swap_survives_a_crash(how: str, seed: int) -> None:
 def test_every_step_of_the_recovery_from_a_crash_survives_another(seed: int) -> None:
     for step in range(STEPS_MAX):
         disk = CuttingDisk(SimRandom(seed))
-        shore = Shore(disk)
-        log = filled(shore)
+        harness = LogHarness(disk)
+        log = filled(harness)
         disk.left = 9 + seed  # among the renames of the swap
         with pytest.raises(Cut):
-            clean(shore, log)
+            clean(harness, log)
         disk.left = -1
-        shore.power_loss()
+        harness.power_loss()
         disk.left = step
         try:
-            compacted(shore)
+            compacted(harness)
         except Cut:
             disk.left = -1
-            shore.power_loss()
+            harness.power_loss()
         else:
             disk.left = -1
-            check(shore)
+            check(harness)
             return
-        log = check(shore)
-        clean(shore, log)
-        check_cleaned(shore, log)
+        log = check(harness)
+        clean(harness, log)
+        check_cleaned(harness, log)
 
 
-def check(shore: Shore) -> Log:
-    log = compacted(shore, internal_segment_bytes="100000")
+def check(harness: LogHarness) -> Log:
+    log = compacted(harness, internal_segment_bytes="100000")
     assert log.offline is None
     assert table(log) == {**table(log), **EXPECTED}
     assert log.log_end == 10
-    assert not [n for n in shore.disk.list_folder(f"{ROOT}/tide-0") if n.endswith((CLEANED, SWAP, DELETED))]
+    assert not [n for n in harness.disk.list_folder(f"{ROOT}/tide-0") if n.endswith((CLEANED, SWAP, DELETED))]
     producer = log.producers.get(7)
     assert producer is not None
     assert producer.last_sequence == 3
     return log
 
 
-def check_cleaned(shore: Shore, log: Log) -> None:
+def check_cleaned(harness: LogHarness, log: Log) -> None:
     assert table(log) == EXPECTED
     assert len(log.segments) == 2
     assert [h.last_sequence for h in headers(log) if h.producer_id == 7] == [3]

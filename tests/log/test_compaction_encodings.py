@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import Batch, Sent, varint
+from tests.log.harness import NOW_MS, LogHarness, send
 from tests.log.keyed import clean, compacted, pairs, put, roll
-from tests.log.shore import NOW_MS, Shore, send
 
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -26,7 +26,7 @@ def record(key: bytes, value: bytes, *, stamp: bytes = b"\0", offset: bytes = b"
 
 
 @pytest.mark.parametrize("null", NULLS.values(), ids=NULLS)
-def test_a_key_of_any_negative_length_is_none(sim: Shore, null: bytes) -> None:
+def test_a_key_of_any_negative_length_is_none(sim: LogHarness, null: bytes) -> None:
     """Written before the topic was compacted: refused since, and no damage."""
     log = sim.log()
     send(log, record(null, varint(1) + b"v"))
@@ -43,7 +43,7 @@ def test_a_key_of_any_negative_length_is_none(sim: Shore, null: bytes) -> None:
 
 
 @pytest.mark.parametrize("null", NULLS.values(), ids=NULLS)
-def test_a_value_of_any_negative_length_is_a_tombstone(sim: Shore, null: bytes) -> None:
+def test_a_value_of_any_negative_length_is_a_tombstone(sim: LogHarness, null: bytes) -> None:
     log = compacted(sim, delete_retention_ms="0")
     put(log, (b"k", b"v"))
     send(log, record(varint(1) + b"k", null))
@@ -58,7 +58,7 @@ def test_a_value_of_any_negative_length_is_a_tombstone(sim: Shore, null: bytes) 
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_numbers_of_more_bytes_than_needed_are_read(sim: Shore, padded: bool) -> None:
+def test_numbers_of_more_bytes_than_needed_are_read(sim: LogHarness, padded: bool) -> None:
     log = compacted(sim)
     send(log, record(varint(1) + b"k", varint(1) + b"1"))
     send(log, record(LONG_ONE + b"k", LONG_ONE + b"2", stamp=LONG_ZERO, offset=LONG_ZERO, padded=padded))

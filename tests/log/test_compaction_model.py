@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.batches import ANYONE, GZIP, LZ4, NONE, Producer
+from tests.log.harness import LogHarness
 from tests.log.keyed import clean, compacted, end, put, roll
-from tests.log.shore import Shore
 from tests.log.test_compaction_crash import Cut, CuttingDisk
 from tests.log.test_compaction_transactions import committed
 
@@ -57,12 +57,12 @@ class Model:
 class Story:
     def __init__(self, seed: int) -> None:
         self.disk = CuttingDisk(SimRandom(seed))
-        self.shore = Shore(self.disk)
+        self.harness = LogHarness(self.disk)
         self.model = Model()
         self.log = self.open()
 
     def open(self) -> Log:
-        log = compacted(self.shore, delete_retention_ms="60000", internal_segment_bytes="1500")
+        log = compacted(self.harness, delete_retention_ms="60000", internal_segment_bytes="1500")
         assert log.offline is None, log.offline
         return log
 
@@ -75,7 +75,7 @@ class Story:
         producer = ANYONE if writer < 0 else Producer(writer, 0, sequence)
         transactional = writer in TRANSACTIONAL
         base = put(
-            self.log, *values, producer=producer, codec=codec, transactional=transactional, now_ms=self.shore.now_ms()
+            self.log, *values, producer=producer, codec=codec, transactional=transactional, now_ms=self.harness.now_ms()
         )
         model.sequences[writer] = sequence + len(values)
         model.last[writer] = base, values
@@ -85,13 +85,13 @@ class Story:
             model.open.setdefault(writer, []).extend(records)
         else:
             model.settle(records)
-        self.shore.commit(self.log)
+        self.harness.commit(self.log)
 
     def end(self, writer: int, commit: bool) -> None:
         if writer in self.model.open:
             records = self.model.open.pop(writer)
-            end(self.log, Producer(writer, 0), commit=commit, now_ms=self.shore.now_ms())
-            self.shore.commit(self.log)
+            end(self.log, Producer(writer, 0), commit=commit, now_ms=self.harness.now_ms())
+            self.harness.commit(self.log)
             if commit:
                 self.model.settle(records)
 
@@ -108,14 +108,14 @@ class Story:
             assert self.log.log_end == log_end
 
     def roll(self) -> None:
-        roll(self.shore, self.log)
+        roll(self.harness, self.log)
 
     def clean(self) -> None:
         self.roll()
-        clean(self.shore, self.log)
+        clean(self.harness, self.log)
 
     def wait(self, seconds: float) -> None:
-        self.shore.settle(seconds)
+        self.harness.settle(seconds)
 
     def cut(self, step: int, how: str) -> None:
         """The process ends in the middle of a cleaning, or the power goes; producers may be known from batches only."""
@@ -128,13 +128,13 @@ class Story:
                 if name.endswith(SNAPSHOT):
                     self.disk.remove(f"{self.log.folder}/{name}")
         if how == "power loss":
-            self.shore.power_loss()
+            self.harness.power_loss()
         else:
-            self.shore.kill()
+            self.harness.kill()
         self.log = self.open()
 
     def restart(self) -> None:
-        self.shore.restart()
+        self.harness.restart()
         self.log = self.open()
 
     def check(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, values
 
 from tidelog.env.promise import Promise
 from tidelog.log.index import OFFSET_ENTRY
@@ -36,7 +36,7 @@ def check_times(log: Log) -> None:
     assert [offset for offset, _ in values(log, max_bytes=100)] == [*range(log.log_end)]
 
 
-def damage(sim: Shore, path: str, how: str) -> None:
+def damage(sim: LogHarness, path: str, how: str) -> None:
     """On the platter and in the cache."""
     if how == "missing":
         sim.disk.remove(path)
@@ -65,7 +65,7 @@ def damage(sim: Shore, path: str, how: str) -> None:
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("suffix", [OFFSET_INDEX, TIME_INDEX])
 def test_whatever_is_wrong_with_an_index_is_built_again(
-    sim: Shore, suffix: str, how: str, segment: str, end: str
+    sim: LogHarness, suffix: str, how: str, segment: str, end: str
 ) -> None:
     log = sim.log(**SMALL)
     fill(log)
@@ -89,7 +89,7 @@ def test_whatever_is_wrong_with_an_index_is_built_again(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_an_index_that_was_built_again_is_whole_after_a_power_loss(seed: int) -> None:
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     log = sim.log(**SMALL)
     fill(log)
     sim.flush(log)
@@ -107,7 +107,7 @@ def test_an_index_that_was_built_again_is_whole_after_a_power_loss(seed: int) ->
 
 
 @pytest.mark.parametrize("interval", ["200", "4096"])
-def test_a_kill_right_after_a_segment_rolled_hides_no_record(sim: Shore, interval: str) -> None:
+def test_a_kill_right_after_a_segment_rolled_hides_no_record(sim: LogHarness, interval: str) -> None:
     """All was flushed before: the recovery point is where the new segment begins."""
     topic = {"index_interval_bytes": interval, "retention_ms": "100000"}
     log = sim.log(**topic)
@@ -131,7 +131,7 @@ def test_a_kill_right_after_a_segment_rolled_hides_no_record(sim: Shore, interva
     assert sim.retain(log, NOW_MS + 100_000 + 195) == 1, "its last record is of 190 ms after the first"
 
 
-def shift_positions(sim: Shore, path: str) -> None:
+def shift_positions(sim: LogHarness, path: str) -> None:
     """Each entry in its order, none where a batch begins: only a look at the segment tells."""
     file = sim.disk.open(path)
     entries = OFFSET_ENTRY.iter_unpack(file.read(0, file.size()))
@@ -141,7 +141,7 @@ def shift_positions(sim: Shore, path: str) -> None:
 
 
 @pytest.mark.parametrize("saved", ["no room", "not yet", "yes"])
-def test_a_damaged_index_is_not_trusted_once_the_one_built_again_is_dropped(sim: Shore, saved: str) -> None:
+def test_a_damaged_index_is_not_trusted_once_the_one_built_again_is_dropped(sim: LogHarness, saved: str) -> None:
     log = sim.log(**SMALL)
     fill(log)
     sim.flush(log)
@@ -161,7 +161,7 @@ def test_a_damaged_index_is_not_trusted_once_the_one_built_again_is_dropped(sim:
     assert log.offline is None
 
 
-def test_a_damaged_index_is_not_trusted_after_opening_on_a_full_disk(sim: Shore) -> None:
+def test_a_damaged_index_is_not_trusted_after_opening_on_a_full_disk(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     fill(log)
     sim.flush(log)
@@ -179,7 +179,7 @@ def test_a_damaged_index_is_not_trusted_after_opening_on_a_full_disk(sim: Shore)
 
 
 def test_an_index_that_was_saved_late_does_not_replace_that_of_new_batches(
-    sim: Shore, monkeypatch: pytest.MonkeyPatch
+    sim: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its segment was cut meanwhile, filled with others and sealed again."""
     log = sim.log(**SMALL)
@@ -215,7 +215,7 @@ def test_an_index_that_was_saved_late_does_not_replace_that_of_new_batches(
 
 
 @pytest.mark.parametrize("number", [1, -1], ids=["sealed", "last"])
-def test_a_wrong_byte_in_an_index_costs_nothing(sim: Shore, number: int) -> None:
+def test_a_wrong_byte_in_an_index_costs_nothing(sim: LogHarness, number: int) -> None:
     """Whichever it is: each offset is found, and the log stays online."""
     log = sim.log(**SMALL)
     fill(log)

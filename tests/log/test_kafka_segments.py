@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.batches import GZIP, ZSTD, Batch, Producer, Sent
 from tests.kafka.apache import tool
-from tests.log.shore import NOW_MS, Shore, append, send
+from tests.log.harness import NOW_MS, LogHarness, append, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("kafka")]
 
@@ -22,7 +22,7 @@ def dump(files: list[Path], *options: str) -> str:
 
 
 @pytest.mark.parametrize("ending", ["stopped", "killed", "recovered"])
-def test_segments_indexes_and_snapshots(real: Shore, ending: str) -> None:
+def test_segments_indexes_and_snapshots(real: LogHarness, ending: str) -> None:
     log = real.log(internal_segment_bytes="15000", index_interval_bytes="500")
     times = (5, 3, 9, 1, 40, 2, 50, 7)
     for n in range(600):

@@ -1,7 +1,7 @@
 """Records deleted by a client: gone once that is written down, and there again where it can't be."""
 
 import pytest
-from tests.log.shore import NOW_MS, CountingDisk, Shore, append, values
+from tests.log.harness import NOW_MS, CountingDisk, LogHarness, append, values
 
 from tidelog.sim.world.disk import SimDisk
 from tidelog.sim.world.random import SimRandom
@@ -9,13 +9,13 @@ from tidelog.sim.world.random import SimRandom
 SMALL = {"internal_segment_bytes": "1000"}
 
 
-def full(shore: Shore) -> CountingDisk:
-    assert isinstance(shore.disk, CountingDisk)
-    shore.disk.capacity = shore.disk.used_bytes()
-    return shore.disk
+def full(harness: LogHarness) -> CountingDisk:
+    assert isinstance(harness.disk, CountingDisk)
+    harness.disk.capacity = harness.disk.used_bytes()
+    return harness.disk
 
 
-def test_on_a_full_disk_the_start_of_the_log_stays_where_it_was(sim: Shore) -> None:
+def test_on_a_full_disk_the_start_of_the_log_stays_where_it_was(sim: LogHarness) -> None:
     log = sim.log()
     for epoch in range(6):
         append(log, b"a", epoch=epoch)
@@ -39,7 +39,7 @@ def test_on_a_full_disk_the_start_of_the_log_stays_where_it_was(sim: Shore) -> N
     assert sim.log().log_start == 4
 
 
-def test_a_later_deletion_decides_for_an_earlier_one(sim: Shore) -> None:
+def test_a_later_deletion_decides_for_an_earlier_one(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"a", b"b", b"c", b"d")
     sim.commit(log)
@@ -54,7 +54,7 @@ def test_a_later_deletion_decides_for_an_earlier_one(sim: Shore) -> None:
     assert (first.error is None, second.error, log.log_start) == (False, None, 3)
 
 
-def test_when_no_deletion_can_be_written_down_all_are_taken_back(sim: Shore) -> None:
+def test_when_no_deletion_can_be_written_down_all_are_taken_back(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"a", b"b", b"c", b"d")
     sim.commit(log)
@@ -66,7 +66,7 @@ def test_when_no_deletion_can_be_written_down_all_are_taken_back(sim: Shore) -> 
     assert (log.log_start, len(values(log))) == (0, 4)
 
 
-def test_retention_leaves_alone_what_may_not_be_deleted_after_all(sim: Shore) -> None:
+def test_retention_leaves_alone_what_may_not_be_deleted_after_all(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     for _ in range(40):
         append(log, b"x" * 100)
@@ -85,7 +85,7 @@ def test_retention_leaves_alone_what_may_not_be_deleted_after_all(sim: Shore) ->
     assert log.log_start == 30 >= log.segments[0].base > 0
 
 
-def test_the_start_does_not_fall_behind_segments_that_are_gone(sim: Shore) -> None:
+def test_the_start_does_not_fall_behind_segments_that_are_gone(sim: LogHarness) -> None:
     log = sim.log(**SMALL, retention_bytes="2000")
     for _ in range(40):
         append(log, b"x" * 100)
@@ -104,7 +104,7 @@ def test_the_start_does_not_fall_behind_segments_that_are_gone(sim: Shore) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_a_log_that_is_switched_to_fsync_after_a_deletion_survives_a_power_loss(seed: int) -> None:
     """What was deleted was durable in the page cache only: it is flushed with the switch."""
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     log = sim.log(tidelog_durability="os")
     for n in range(5):
         append(log, b"%d" % n)

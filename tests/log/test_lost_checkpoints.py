@@ -1,8 +1,8 @@
 """Checkpoint files that are lost or damaged: the records stay, and what can't be served says why."""
 
 import pytest
+from tests.log.harness import NOW_MS, ROOT, LogHarness, append, values
 from tests.log.keyed import COMPACT, clean, pairs, put, roll
-from tests.log.shore import NOW_MS, ROOT, Shore, append, values
 
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEANER, LOG_START, PARTITION_METADATA, RECOVERY_POINT, REPLICATION
@@ -19,7 +19,7 @@ def fill(log: Log, count: int, start: int = 0) -> None:
         append(log, b"%d" % n, now_ms=NOW_MS + n)
 
 
-def lose(sim: Shore, path: str, how: str) -> None:
+def lose(sim: LogHarness, path: str, how: str) -> None:
     """What a damaged file system, or a hand, leaves of a checkpoint."""
     if how == "missing":
         sim.disk.remove(path)
@@ -37,7 +37,7 @@ def lose(sim: Shore, path: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", LOSSES)
-def test_a_segment_that_is_missing_takes_no_other_with_it(sim: Shore, how: str) -> None:
+def test_a_segment_that_is_missing_takes_no_other_with_it(sim: LogHarness, how: str) -> None:
     log = sim.log(**SMALL)
     fill(log, 140)
     sim.flush(log)
@@ -55,7 +55,7 @@ def test_a_segment_that_is_missing_takes_no_other_with_it(sim: Shore, how: str) 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 @pytest.mark.parametrize("how", LOSSES)
-def test_a_log_is_whole_without_its_recovery_point(sim: Shore, how: str, end: str) -> None:
+def test_a_log_is_whole_without_its_recovery_point(sim: LogHarness, how: str, end: str) -> None:
     log = sim.log(**SMALL)
     fill(log, 60)
     sim.flush(log)
@@ -71,7 +71,7 @@ def test_a_log_is_whole_without_its_recovery_point(sim: Shore, how: str, end: st
     assert (log.offline, values(log)) == (None, expected)
 
 
-def test_a_recovery_point_stays_lost_until_its_log_was_flushed(sim: Shore) -> None:
+def test_a_recovery_point_stays_lost_until_its_log_was_flushed(sim: LogHarness) -> None:
     """Another log's is saved meanwhile, in the same file."""
     log, other = sim.log(**SMALL), sim.log("other")
     fill(log, 140)
@@ -93,7 +93,7 @@ def test_a_recovery_point_stays_lost_until_its_log_was_flushed(sim: Shore) -> No
     assert sim.log("other").log_end == 6
 
 
-def test_a_broker_that_was_killed_before_its_first_checkpoint_lost_none(sim: Shore) -> None:
+def test_a_broker_that_was_killed_before_its_first_checkpoint_lost_none(sim: LogHarness) -> None:
     """The tail of a segment that isn't the last was never made durable: an ordinary power loss."""
     log = sim.log(**SMALL)
     sim.store.upkeep.stop()  # no flush comes
@@ -109,7 +109,7 @@ def test_a_broker_that_was_killed_before_its_first_checkpoint_lost_none(sim: Sho
 
 @pytest.mark.parametrize("how", LOSSES)
 @pytest.mark.parametrize("kept", ["cleaner checkpoint kept", "cleaner checkpoint lost"])
-def test_a_compacted_log_keeps_its_records_without_its_recovery_point(sim: Shore, how: str, kept: str) -> None:
+def test_a_compacted_log_keeps_its_records_without_its_recovery_point(sim: LogHarness, how: str, kept: str) -> None:
     log = sim.log(**COMPACT, **SMALL)
     for n in range(45):
         put(log, (b"%d" % (n % 20), b"v%d" % n))
@@ -134,7 +134,7 @@ def test_a_compacted_log_keeps_its_records_without_its_recovery_point(sim: Shore
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-def test_a_start_above_the_end_wipes_nothing(sim: Shore, end: str, durability: str) -> None:
+def test_a_start_above_the_end_wipes_nothing(sim: LogHarness, end: str, durability: str) -> None:
     if (end, durability) == ("kill", "os"):
         pytest.skip("the page cache may have lost what was deleted: test_second_look.py")
     log = sim.log(tidelog_durability=durability)
@@ -160,14 +160,16 @@ def test_a_start_above_the_end_wipes_nothing(sim: Shore, end: str, durability: s
 CHECKPOINTS = (RECOVERY_POINT, CLEANER, LOG_START, REPLICATION)
 
 
-def come_from_elsewhere(sim: Shore, *names: str) -> None:
+def come_from_elsewhere(sim: LogHarness, *names: str) -> None:
     """The checkpoints are another data folder's, which knows nothing of the log."""
     for name in names:
         checkpoints.write_offsets(sim.disk, f"{ROOT}/{name}", {("other", 0): 5})
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_a_log_that_was_moved_between_data_folders_is_not_cut_for_damage_in_old_segments(sim: Shore, end: str) -> None:
+def test_a_log_that_was_moved_between_data_folders_is_not_cut_for_damage_in_old_segments(
+    sim: LogHarness, end: str
+) -> None:
     log = sim.log(**SMALL)
     fill(log, 140)
     sim.flush(log)
@@ -188,7 +190,7 @@ def test_a_log_that_was_moved_between_data_folders_is_not_cut_for_damage_in_old_
     assert "the recovery point is not known" in (log.offline or "")
 
 
-def test_a_log_that_was_moved_between_data_folders_has_a_recovery_point_when_it_was_flushed(sim: Shore) -> None:
+def test_a_log_that_was_moved_between_data_folders_has_a_recovery_point_when_it_was_flushed(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     fill(log, 140)
     sim.flush(log)
@@ -200,7 +202,7 @@ def test_a_log_that_was_moved_between_data_folders_has_a_recovery_point_when_it_
     assert checkpoints.read_offsets(sim.disk, FILE)["tide", 0] == 140
 
 
-def test_a_compacted_log_that_was_moved_between_data_folders_keeps_its_records(sim: Shore) -> None:
+def test_a_compacted_log_that_was_moved_between_data_folders_keeps_its_records(sim: LogHarness) -> None:
     topic = {**COMPACT, "internal_segment_bytes": "1500"}
     log = sim.log(**topic)
     for segment in range(3):
@@ -223,7 +225,7 @@ def test_a_compacted_log_that_was_moved_between_data_folders_keeps_its_records(s
     assert (log.offline, pairs(log)) == (None, before)
 
 
-def test_a_new_log_is_cut_and_not_offline_whichever_segment_a_power_loss_tears(sim: Shore) -> None:
+def test_a_new_log_is_cut_and_not_offline_whichever_segment_a_power_loss_tears(sim: LogHarness) -> None:
     """Another log's recovery point is saved meanwhile; its own never was."""
     other = sim.log("other")
     append(other, b"x")
@@ -242,7 +244,7 @@ def test_a_new_log_is_cut_and_not_offline_whichever_segment_a_power_loss_tears(s
 
 
 @pytest.mark.parametrize("how", LOSSES)
-def test_flushed_records_stay_where_both_recovery_point_and_topic_id_are_lost(sim: Shore, how: str) -> None:
+def test_flushed_records_stay_where_both_recovery_point_and_topic_id_are_lost(sim: LogHarness, how: str) -> None:
     log = sim.log()
     fill(log, 5)
     sim.commit(log)

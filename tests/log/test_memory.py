@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import Producer
+from tests.log.harness import EPOCH, NOW_MS, CountingDisk, LogHarness, append, batch, send, values
 from tests.log.keyed import end, put
-from tests.log.shore import EPOCH, NOW_MS, CountingDisk, Shore, append, batch, send, values
 
 from tidelog.log.aborted import Aborted
 from tidelog.log.log import Log
@@ -14,31 +14,31 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 MEMORY = {"tidelog_storage": "memory", "retention_bytes": "1000000"}
 
 
-def reserved(shore: Shore, log: Log) -> None:
+def reserved(harness: LogHarness, log: Log) -> None:
     """Wait until nobody could be given the offsets again that were given so far, and take note as a replica does."""
-    shore.run(lambda: not log.unreserved)
+    harness.run(lambda: not log.unreserved)
     log.high_watermark = log.durable_end
     log.producers.advance_high_watermark(log.durable_end)
 
 
-def test_it_is_written_and_read_like_any_other(shore: Shore) -> None:
-    log = shore.log(**MEMORY)
+def test_it_is_written_and_read_like_any_other(harness: LogHarness) -> None:
+    log = harness.log(**MEMORY)
     for n in range(3000):
         append(log, b"%d" % n, now_ms=NOW_MS + n)
-    reserved(shore, log)
+    reserved(harness, log)
     assert log.durable_end == 3000
     assert values(log) == [(n, b"%d" % n) for n in range(3000)]
     assert log.find_by_time(NOW_MS + 1234, 3000) == (NOW_MS + 1234, 1234, EPOCH)
     assert log.max_timestamp() == (NOW_MS + 2999, 2999, EPOCH)
-    assert not shore.disk.exists(log.folder)
+    assert not harness.disk.exists(log.folder)
     with pytest.raises(KafkaError):
         send(log, batch(b"x").encode()[:-1])
 
 
-def test_it_forgets_the_oldest_records_when_it_is_full(shore: Shore) -> None:
-    log = shore.log(**MEMORY)
+def test_it_forgets_the_oldest_records_when_it_is_full(harness: LogHarness) -> None:
+    log = harness.log(**MEMORY)
     append(log, bytes(1000))
-    reserved(shore, log)
+    reserved(harness, log)
     for _ in range(3999):
         append(log, bytes(1000))
     assert log.size_bytes() <= 1_000_000
@@ -49,26 +49,26 @@ def test_it_forgets_the_oldest_records_when_it_is_full(shore: Shore) -> None:
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_slow_reader_keeps_what_it_is_being_sent(shore: Shore) -> None:
-    log = shore.log(**MEMORY)
+def test_a_slow_reader_keeps_what_it_is_being_sent(harness: LogHarness) -> None:
+    log = harness.log(**MEMORY)
     append(log, b"first")
     piece = log.read(0, 100, 1)
     assert piece is not None
     before = bytes(piece.view())
-    reserved(shore, log)
+    reserved(harness, log)
     for _ in range(4000):
         append(log, bytes(1000))
     assert bytes(piece.view()) == before
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_after_a_restart_it_is_empty_and_goes_on_above(shore: Shore, end: str) -> None:
-    log = shore.log(**MEMORY)
+def test_after_a_restart_it_is_empty_and_goes_on_above(harness: LogHarness, end: str) -> None:
+    log = harness.log(**MEMORY)
     for _ in range(10):
         append(log, b"x")
-    shore.settle(1)
-    getattr(shore, end)()
-    log = shore.log(**MEMORY)
+    harness.settle(1)
+    getattr(harness, end)()
+    log = harness.log(**MEMORY)
     assert log.log_start == log.log_end == log.durable_end
     assert not log.unreserved
     assert 10 <= log.log_end <= RESERVED_OFFSETS * 2
@@ -76,7 +76,7 @@ def test_after_a_restart_it_is_empty_and_goes_on_above(shore: Shore, end: str) -
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_power_loss_gives_no_offset_twice_that_anybody_knows(sim: Shore, waits: bool) -> None:
+def test_a_power_loss_gives_no_offset_twice_that_anybody_knows(sim: LogHarness, waits: bool) -> None:
     assert isinstance(sim.disk, SimDisk)
     known = 0
     made = batch(*[b""] * 5000).encode()
@@ -94,7 +94,7 @@ def test_a_power_loss_gives_no_offset_twice_that_anybody_knows(sim: Shore, waits
         sim.power_loss()
 
 
-def test_the_disk_is_asked_once_in_a_while_only_and_never_on_the_loop(sim: Shore) -> None:
+def test_the_disk_is_asked_once_in_a_while_only_and_never_on_the_loop(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log(**MEMORY)
     before = sim.disk.syncs
@@ -114,7 +114,7 @@ def test_the_disk_is_asked_once_in_a_while_only_and_never_on_the_loop(sim: Shore
     assert 0 < sim.disk.syncs - before < 5
 
 
-def test_while_nothing_can_be_reserved_nothing_is_durable(sim: Shore) -> None:
+def test_while_nothing_can_be_reserved_nothing_is_durable(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     sim.disk.capacity = sim.disk.used_bytes()
     log = sim.log(**MEMORY)
@@ -132,7 +132,7 @@ def test_while_nothing_can_be_reserved_nothing_is_durable(sim: Shore) -> None:
     assert log.durable_end == log.log_end
 
 
-def test_a_setting_that_changes_makes_nothing_durable(sim: Shore) -> None:
+def test_a_setting_that_changes_makes_nothing_durable(sim: LogHarness) -> None:
     log = sim.log(**MEMORY)
     append(log, b"x")
     log.configure(sim.topic({**MEMORY, "tidelog_durability": "os"}))
@@ -141,13 +141,13 @@ def test_a_setting_that_changes_makes_nothing_durable(sim: Shore) -> None:
     assert log.durable_end == 1
 
 
-def test_readers_are_told_of_aborted_transactions_as_of_any_log(shore: Shore) -> None:
-    log = shore.log(**{**MEMORY, "retention_bytes": "150000"})
+def test_readers_are_told_of_aborted_transactions_as_of_any_log(harness: LogHarness) -> None:
+    log = harness.log(**{**MEMORY, "retention_bytes": "150000"})
     for producer_id in (5, 6, 7):
         put(log, (b"k", b"x"), producer=Producer(producer_id, 0, 0), transactional=True)
     end(log, Producer(6, 0, 0), commit=True)
     assert end(log, Producer(5, 0, 0), commit=False) == 4
-    reserved(shore, log)
+    reserved(harness, log)
     piece = log.read(0, 10_000, log.log_end)
     assert piece is not None
     assert log.aborted(0, piece) == [Aborted(5, 0, 4, 2)]
@@ -163,11 +163,11 @@ def test_readers_are_told_of_aborted_transactions_as_of_any_log(shore: Shore) ->
 
 
 @pytest.mark.parametrize("by", ["age", "DeleteRecords"])
-def test_retention_lets_go_of_everything(shore: Shore, by: str) -> None:
-    log = shore.log(**{**MEMORY, "retention_bytes": "100000", "retention_ms": "1000" if by == "age" else "-1"})
+def test_retention_lets_go_of_everything(harness: LogHarness, by: str) -> None:
+    log = harness.log(**{**MEMORY, "retention_bytes": "100000", "retention_ms": "1000" if by == "age" else "-1"})
     for size in (10, 60_000, 70_000, 10):
         append(log, bytes(size))
-        reserved(shore, log)
+        reserved(harness, log)
         if by == "DeleteRecords":
             log.delete_before(log.log_end)
         log.apply_retention(NOW_MS + 2000)
@@ -176,12 +176,12 @@ def test_retention_lets_go_of_everything(shore: Shore, by: str) -> None:
     assert append(log, b"goes on") == 4
 
 
-def test_idempotence_age_and_truncation_work_there_too(shore: Shore) -> None:
-    log = shore.log(**MEMORY, retention_ms="1000")
+def test_idempotence_age_and_truncation_work_there_too(harness: LogHarness) -> None:
+    log = harness.log(**MEMORY, retention_ms="1000")
     for n in range(5):
         send(log, batch(b"%d" % n, producer=Producer(3, 0, n)))
     assert send(log, batch(b"1", producer=Producer(3, 0, 1)))[0] == 1
-    reserved(shore, log)
+    reserved(harness, log)
     assert log.truncate_to(3)
     assert values(log) == [(0, b"0"), (1, b"1"), (2, b"2")]
     assert send(log, batch(b"3", producer=Producer(3, 0, 3)))[0] == 3
@@ -189,7 +189,7 @@ def test_idempotence_age_and_truncation_work_there_too(shore: Shore) -> None:
     assert values(log) == [(2, b"2"), (3, b"3")]
     log.truncate_fully_and_start_at(50, NOW_MS)
     assert append(log, b"x") == 50
-    reserved(shore, log)
+    reserved(harness, log)
     log.apply_retention(NOW_MS + 2000)
     assert (log.log_start, log.log_end) == (51, 51)
     assert append(log, b"y", now_ms=NOW_MS + 2000) == 51

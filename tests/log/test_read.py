@@ -2,7 +2,7 @@
 
 import pytest
 from tests.batches import GZIP, Batch, Sent
-from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, size_of_first, values
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, size_of_first, values
 
 from tidelog.log.log import Log
 from tidelog.wire.batch import iterate
@@ -11,16 +11,16 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
 
 
-def filled(shore: Shore, count: int = 60, **settings: str) -> Log:
+def filled(harness: LogHarness, count: int = 60, **settings: str) -> Log:
     """`count` batches of two records each, over several small segments, a millisecond apart."""
-    log = shore.log(**{**SMALL, **settings})
+    log = harness.log(**{**SMALL, **settings})
     for n in range(count):
         append(log, b"%d" % n, b"second", now_ms=NOW_MS + n)
     return log
 
 
-def test_every_offset_is_found_in_every_segment(shore: Shore) -> None:
-    log = filled(shore)
+def test_every_offset_is_found_in_every_segment(harness: LogHarness) -> None:
+    log = filled(harness)
     assert len(log.segments) > 3
     for offset in range(120):
         piece = log.read(offset, 1, log.log_end)
@@ -30,8 +30,8 @@ def test_every_offset_is_found_in_every_segment(shore: Shore) -> None:
         assert len(piece) == header.size
 
 
-def test_the_first_batch_is_whole_whatever_the_bound(shore: Shore) -> None:
-    log = shore.log()
+def test_the_first_batch_is_whole_whatever_the_bound(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, bytes(5000))
     append(log, b"b")
     piece = log.read(0, 10, log.log_end)
@@ -41,8 +41,8 @@ def test_the_first_batch_is_whole_whatever_the_bound(shore: Shore) -> None:
     assert log.read(1, 100, log.log_end, at_least_one=False) is not None
 
 
-def test_max_bytes_may_cut_a_later_batch(shore: Shore) -> None:
-    log = shore.log()
+def test_max_bytes_may_cut_a_later_batch(harness: LogHarness) -> None:
+    log = harness.log()
     for _ in range(5):
         append(log, bytes(100))
     piece = log.read(0, 400, log.log_end)
@@ -50,8 +50,8 @@ def test_max_bytes_may_cut_a_later_batch(shore: Shore) -> None:
     assert len(piece) == 400
 
 
-def test_nothing_at_or_above_the_end_is_seen(shore: Shore) -> None:
-    log = filled(shore)
+def test_nothing_at_or_above_the_end_is_seen(harness: LogHarness) -> None:
+    log = filled(harness)
     for end in range(2, 121, 2):
         seen: list[int] = []
         at = 0
@@ -64,15 +64,15 @@ def test_nothing_at_or_above_the_end_is_seen(shore: Shore) -> None:
     assert log.read(7, 1 << 20, 5) is None
 
 
-def test_an_end_inside_a_batch_hides_the_batch(shore: Shore) -> None:
-    log = filled(shore, 3)
+def test_an_end_inside_a_batch_hides_the_batch(harness: LogHarness) -> None:
+    log = filled(harness, 3)
     piece = log.read(0, 1 << 20, 3)
     assert piece is not None
     assert [header.base_offset for header in iterate(piece.view())] == [0]
 
 
-def test_offsets_outside_of_the_log(shore: Shore) -> None:
-    log = filled(shore)
+def test_offsets_outside_of_the_log(harness: LogHarness) -> None:
+    log = filled(harness)
     log.delete_before(0)
     assert log.read(120, 100, 120) is None
     for offset in (-1, 121):
@@ -81,16 +81,16 @@ def test_offsets_outside_of_the_log(shore: Shore) -> None:
         assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_an_empty_log_has_nothing_to_read(shore: Shore) -> None:
-    log = shore.log()
+def test_an_empty_log_has_nothing_to_read(harness: LogHarness) -> None:
+    log = harness.log()
     assert log.read(0, 100, 0) is None
     assert log.find_by_time(0, 0) is None
     assert log.max_timestamp() is None
     assert log.size_bytes() == 0
 
 
-def test_a_reader_at_the_end_goes_on_without_a_search(shore: Shore) -> None:
-    log = shore.log()
+def test_a_reader_at_the_end_goes_on_without_a_search(harness: LogHarness) -> None:
+    log = harness.log()
     at = 0
     for n in range(50):
         append(log, b"%d" % n)
@@ -100,8 +100,8 @@ def test_a_reader_at_the_end_goes_on_without_a_search(shore: Shore) -> None:
         at = log.log_end
 
 
-def test_records_are_found_by_their_time(shore: Shore) -> None:
-    log = filled(shore)
+def test_records_are_found_by_their_time(harness: LogHarness) -> None:
+    log = filled(harness)
     end = log.log_end
     for n in range(60):
         assert log.find_by_time(NOW_MS + n, end) == (NOW_MS + n, 2 * n, EPOCH)
@@ -109,14 +109,14 @@ def test_records_are_found_by_their_time(shore: Shore) -> None:
     assert log.find_by_time(NOW_MS + 60, end) is None
     assert log.find_by_time(NOW_MS + 30, 60) is None
     assert log.max_timestamp() == (NOW_MS + 59, 118, EPOCH)
-    shore.restart()
-    log = shore.log(**SMALL)
+    harness.restart()
+    log = harness.log(**SMALL)
     assert [log.find_by_time(NOW_MS + n, end) for n in range(60)] == [(NOW_MS + n, 2 * n, EPOCH) for n in range(60)]
     assert log.max_timestamp() == (NOW_MS + 59, 118, EPOCH)
 
 
-def test_times_that_go_back_and_forth(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_times_that_go_back_and_forth(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     times = [5, 3, 9, 1, 9, 2, 50, 7, 49, 51, 0] * 6
     for n, delta in enumerate(times):
         append(log, b"%d" % n, now_ms=NOW_MS + delta)
@@ -126,8 +126,8 @@ def test_times_that_go_back_and_forth(shore: Shore) -> None:
     assert log.max_timestamp() == (NOW_MS + 51, 9, EPOCH)
 
 
-def test_the_record_inside_a_compressed_batch_is_found_by_its_time(shore: Shore) -> None:
-    log = shore.log()
+def test_the_record_inside_a_compressed_batch_is_found_by_its_time(harness: LogHarness) -> None:
+    log = harness.log()
     sent = [Sent(b"%d" % n, timestamp_delta=delta) for n, delta in enumerate((0, 30, 10, 20))]
     send(log, Batch(sent, codec=GZIP, base_timestamp=NOW_MS))
     assert log.find_by_time(NOW_MS + 5, 4) == (NOW_MS + 30, 1, EPOCH)
@@ -135,15 +135,15 @@ def test_the_record_inside_a_compressed_batch_is_found_by_its_time(shore: Shore)
     log.delete_before(0)
 
 
-def test_deleted_records_are_not_found_by_time(shore: Shore) -> None:
-    log = shore.log()
+def test_deleted_records_are_not_found_by_time(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, b"a", b"b", b"c")
-    shore.commit(log)
+    harness.commit(log)
     log.delete_before(2)
     assert log.find_by_time(0, 3) == (NOW_MS, 2, EPOCH)
 
 
-def test_few_files_are_open_however_many_are_read(real: Shore) -> None:
+def test_few_files_are_open_however_many_are_read(real: LogHarness) -> None:
     real.store.files.limit = 16
     logs = [real.log("tide", n) for n in range(60)]
     for round_number in range(3):
@@ -161,35 +161,35 @@ def test_few_files_are_open_however_many_are_read(real: Shore) -> None:
     assert size_of_first(piece), "a slice keeps its file"
 
 
-def test_missing_and_damaged_indexes_are_built_again(shore: Shore) -> None:
-    log = filled(shore)
+def test_missing_and_damaged_indexes_are_built_again(harness: LogHarness) -> None:
+    log = filled(harness)
     expected = values(log)
     folder = log.folder
-    shore.stop()
-    names = [name for name in shore.disk.list_folder(folder) if name.endswith(("index", "timeindex"))]
-    assert len(names) == 2 * len([name for name in shore.disk.list_folder(folder) if name.endswith(".log")])
-    contents = {name: shore.disk.read_whole(f"{folder}/{name}") for name in names}
+    harness.stop()
+    names = [name for name in harness.disk.list_folder(folder) if name.endswith(("index", "timeindex"))]
+    assert len(names) == 2 * len([name for name in harness.disk.list_folder(folder) if name.endswith(".log")])
+    contents = {name: harness.disk.read_whole(f"{folder}/{name}") for name in names}
     for number, name in enumerate(names):
         damage = (None, b"\xff" * 7, b"\x7f\xff\xff\xff" * 6, b"")[number % 4]
         if damage is None:
-            shore.disk.remove(f"{folder}/{name}")
+            harness.disk.remove(f"{folder}/{name}")
         else:
-            shore.disk.write_whole(f"{folder}/{name}", damage)
-    shore.start()
-    log = shore.log(**SMALL)
+            harness.disk.write_whole(f"{folder}/{name}", damage)
+    harness.start()
+    log = harness.log(**SMALL)
     assert values(log) == expected
     assert log.find_by_time(NOW_MS + 31, 120) == (NOW_MS + 31, 62, EPOCH)
     append(log, b"more", now_ms=NOW_MS + 61)
-    shore.settle(1)
-    shore.stop()
+    harness.settle(1)
+    harness.stop()
     for name in names[:-2]:
-        if contents[name] and shore.disk.read_whole(f"{folder}/{name}"):
-            assert shore.disk.read_whole(f"{folder}/{name}") == contents[name]
+        if contents[name] and harness.disk.read_whole(f"{folder}/{name}"):
+            assert harness.disk.read_whole(f"{folder}/{name}") == contents[name]
 
 
-def test_the_delete_before_of_a_client_may_fall_inside_a_batch(shore: Shore) -> None:
-    log = filled(shore)
-    shore.commit(log)
+def test_the_delete_before_of_a_client_may_fall_inside_a_batch(harness: LogHarness) -> None:
+    log = filled(harness)
+    harness.commit(log)
     assert log.delete_before(31) == 31
     assert values(log)[0] == (31, b"second")
     with pytest.raises(KafkaError) as caught:
@@ -199,18 +199,18 @@ def test_the_delete_before_of_a_client_may_fall_inside_a_batch(shore: Shore) -> 
         log.delete_before(121)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.delete_before(5) == 31
-    saved = shore.store.starts.saved(log)
-    shore.run(lambda: saved.done)
-    shore.kill()
-    assert shore.log(**SMALL).log_start == 31
-    shore.restart()
-    log = shore.log(**SMALL)
+    saved = harness.store.starts.saved(log)
+    harness.run(lambda: saved.done)
+    harness.kill()
+    assert harness.log(**SMALL).log_start == 31
+    harness.restart()
+    log = harness.log(**SMALL)
     assert log.log_start == 31
     assert send(log, batch(b"x", at=NOW_MS + 99))[0] == 120
 
 
-def test_headers_that_lie_about_their_newest_record_are_not_followed_for_ever(shore: Shore) -> None:
-    log = shore.log()
+def test_headers_that_lie_about_their_newest_record_are_not_followed_for_ever(harness: LogHarness) -> None:
+    log = harness.log()
     for _ in range(10):
         send(log, Batch([Sent()], codec=GZIP, base_timestamp=NOW_MS, max_timestamp=NOW_MS + 1000))
     send(log, Batch([Sent()], base_timestamp=NOW_MS + 500))
@@ -218,8 +218,8 @@ def test_headers_that_lie_about_their_newest_record_are_not_followed_for_ever(sh
     assert log.find_by_time(NOW_MS + 500, log.log_end) == (NOW_MS + 1000, 2, EPOCH)
 
 
-def test_a_mapped_read_gives_what_a_read_gives_in_whatever_order_it_is_asked(shore: Shore) -> None:
-    log = shore.log(index_interval_bytes="200")
+def test_a_mapped_read_gives_what_a_read_gives_in_whatever_order_it_is_asked(harness: LogHarness) -> None:
+    log = harness.log(index_interval_bytes="200")
     for n in range(60):
         append(log, *[b"%d" % n] * (1 + n % 3), b"x" * (90 + 17 * (n % 5)), now_ms=NOW_MS + n)
     end = log.log_end

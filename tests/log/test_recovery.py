@@ -2,7 +2,7 @@
 
 import pytest
 from tests.batches import Producer
-from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, values
 
 from tidelog.log import upkeep
 from tidelog.log.checkpoints import CheckpointError
@@ -19,83 +19,83 @@ def fill(log: Log, count: int, start: int = 0) -> None:
         append(log, b"%d" % n, now_ms=NOW_MS + n)
 
 
-def test_everything_is_there_after_a_clean_stop(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_everything_is_there_after_a_clean_stop(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     log.lead(EPOCH)
     fill(log, 50)
     expected = values(log)
-    shore.restart()
-    assert shore.store.broker_epoch == 5
-    log = shore.log(**SMALL)
+    harness.restart()
+    assert harness.store.broker_epoch == 5
+    log = harness.log(**SMALL)
     assert (log.log_start, log.log_end, log.durable_end, log.recovery_point) == (0, 50, 50, 50)
     assert log.epochs.entries() == [(EPOCH, 0)]
     assert values(log) == expected
     fill(log, 30, 50)
-    shore.restart()
-    assert [value for _, value in values(shore.log(**SMALL))] == [b"%d" % n for n in range(80)]
+    harness.restart()
+    assert [value for _, value in values(harness.log(**SMALL))] == [b"%d" % n for n in range(80)]
 
 
-def test_a_clean_log_is_not_opened_before_it_is_used(shore: Shore) -> None:
-    fill(shore.log(), 5)
-    shore.restart()
-    log = shore.log()
-    assert (log.log_end, len(shore.store.files)) == (5, 0)
+def test_a_clean_log_is_not_opened_before_it_is_used(harness: LogHarness) -> None:
+    fill(harness.log(), 5)
+    harness.restart()
+    log = harness.log()
+    assert (log.log_end, len(harness.store.files)) == (5, 0)
     assert append(log, b"x") == 5
 
 
-def test_a_stop_without_a_word_leaves_no_mark(shore: Shore) -> None:
-    fill(shore.log(), 5)
-    shore.restart()
-    shore.kill()
-    assert shore.store.broker_epoch is None
+def test_a_stop_without_a_word_leaves_no_mark(harness: LogHarness) -> None:
+    fill(harness.log(), 5)
+    harness.restart()
+    harness.kill()
+    assert harness.store.broker_epoch is None
 
 
-def test_the_topic_is_named_once_however_often_it_starts(shore: Shore) -> None:
-    fill(shore.log(), 3)
-    shore.kill()
-    shore.log()
-    shore.kill()
-    written = shore.disk.read_whole(f"{shore.log().folder}/partition.metadata")
+def test_the_topic_is_named_once_however_often_it_starts(harness: LogHarness) -> None:
+    fill(harness.log(), 3)
+    harness.kill()
+    harness.log()
+    harness.kill()
+    written = harness.disk.read_whole(f"{harness.log().folder}/partition.metadata")
     assert written == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
 
 
-def test_a_killed_broker_finds_everything_in_the_page_cache(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_a_killed_broker_finds_everything_in_the_page_cache(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 40)
-    shore.flush(log)
+    harness.flush(log)
     assert log.recovery_point == 40
     fill(log, 40, 40)
-    shore.kill()
-    log = shore.log(**SMALL)
+    harness.kill()
+    log = harness.log(**SMALL)
     assert (log.log_end, log.durable_end, log.recovery_point) == (80, 80, 40)
     assert len(values(log)) == 80
     fill(log, 40, 80)
-    shore.restart()
-    assert [value for _, value in values(shore.log(**SMALL))] == [b"%d" % n for n in range(120)]
+    harness.restart()
+    assert [value for _, value in values(harness.log(**SMALL))] == [b"%d" % n for n in range(120)]
 
 
-def test_indexes_are_the_same_whether_written_or_recovered(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_indexes_are_the_same_whether_written_or_recovered(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 90)
-    shore.flush(log)
+    harness.flush(log)
     fill(log, 90, 90)
     folder = log.folder
-    shore.kill()
-    shore.log(**SMALL)
-    shore.stop()
-    recovered = {name: shore.disk.read_whole(f"{folder}/{name}") for name in shore.disk.list_folder(folder)}
-    shore.start()
-    other = shore.log("other", **SMALL)
+    harness.kill()
+    harness.log(**SMALL)
+    harness.stop()
+    recovered = {name: harness.disk.read_whole(f"{folder}/{name}") for name in harness.disk.list_folder(folder)}
+    harness.start()
+    other = harness.log("other", **SMALL)
     fill(other, 180)
     folder = other.folder
-    shore.stop()
-    written = {name: shore.disk.read_whole(f"{folder}/{name}") for name in shore.disk.list_folder(folder)}
+    harness.stop()
+    written = {name: harness.disk.read_whole(f"{folder}/{name}") for name in harness.disk.list_folder(folder)}
     indexes = [name for name in written if name.endswith((".index", ".timeindex", ".log"))]
     assert {name: recovered[name] for name in indexes} == {name: written[name] for name in indexes}
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_tail_torn_at_any_byte_is_cut(sim: Shore, flushed: bool) -> None:
+def test_a_tail_torn_at_any_byte_is_cut(sim: LogHarness, flushed: bool) -> None:
     log = sim.log()
     fill(log, 3)
     if flushed:
@@ -115,7 +115,7 @@ def test_a_tail_torn_at_any_byte_is_cut(sim: Shore, flushed: bool) -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(100), bytes(4096), b"\xff" * 70, b"\x00" * 61, b"garbage"])
-def test_what_follows_the_last_batch_and_is_none_is_cut(sim: Shore, tail: bytes) -> None:
+def test_what_follows_the_last_batch_and_is_none_is_cut(sim: LogHarness, tail: bytes) -> None:
     log = sim.log()
     fill(log, 3)
     log.segments.file_of(log.segments[-1]).append(tail)
@@ -123,7 +123,7 @@ def test_what_follows_the_last_batch_and_is_none_is_cut(sim: Shore, tail: bytes)
     assert (sim.log().log_end, sim.log().offline) == (3, None)
 
 
-def test_a_flipped_bit_above_the_recovery_point_cuts(sim: Shore) -> None:
+def test_a_flipped_bit_above_the_recovery_point_cuts(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log = sim.log(**SMALL)
     fill(log, 10)
@@ -140,7 +140,7 @@ def test_a_flipped_bit_above_the_recovery_point_cuts(sim: Shore) -> None:
     assert values(log)[-1] == (at, b"new")
 
 
-def test_a_flipped_bit_below_the_recovery_point_is_reported_and_not_cut(sim: Shore) -> None:
+def test_a_flipped_bit_below_the_recovery_point_is_reported_and_not_cut(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log = sim.log()
     fill(log, 30)
@@ -164,32 +164,32 @@ def test_a_flipped_bit_below_the_recovery_point_is_reported_and_not_cut(sim: Sho
     assert sim.store.broker_epoch is None, "a folder with a damaged log is not clean"
 
 
-def test_segments_that_vanished_are_reported(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_segments_that_vanished_are_reported(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 60)
-    shore.flush(log)
+    harness.flush(log)
     paths = [segment.stem + ".log" for segment in log.segments]
-    shore.loop.kill()
-    shore.disk.remove(paths[-1])
-    shore.start()
-    offline = shore.log(**SMALL).offline
+    harness.loop.kill()
+    harness.disk.remove(paths[-1])
+    harness.start()
+    offline = harness.log(**SMALL).offline
     assert offline is not None
     assert "60" in offline
-    shore.loop.kill()
+    harness.loop.kill()
     for path in paths[:-1]:
-        shore.disk.remove(path)
-    shore.start()
-    offline = shore.log(**SMALL).offline
+        harness.disk.remove(path)
+    harness.start()
+    offline = harness.log(**SMALL).offline
     assert offline is not None
     assert "no segment is here" in offline
 
 
-def test_a_file_that_vanishes_under_a_reader_takes_the_log_offline(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_a_file_that_vanishes_under_a_reader_takes_the_log_offline(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 60)
-    shore.restart()
-    log = shore.log(**SMALL)
-    shore.disk.remove(log.segments[1].stem + ".log")
+    harness.restart()
+    log = harness.log(**SMALL)
+    harness.disk.remove(log.segments[1].stem + ".log")
     with pytest.raises(KafkaError) as caught:
         values(log)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -197,7 +197,7 @@ def test_a_file_that_vanishes_under_a_reader_takes_the_log_offline(shore: Shore)
     assert log.segments[1].stem in log.offline
 
 
-def test_nothing_durable_goes_with_the_power(sim: Shore) -> None:
+def test_nothing_durable_goes_with_the_power(sim: LogHarness) -> None:
     for round_number in range(8):
         log = sim.log(**SMALL)
         assert log.offline is None
@@ -213,7 +213,7 @@ def test_nothing_durable_goes_with_the_power(sim: Shore) -> None:
         assert sim.log(**SMALL).log_end >= durable
 
 
-def test_what_a_kill_left_in_the_page_cache_is_durable_before_it_is_shown(sim: Shore) -> None:
+def test_what_a_kill_left_in_the_page_cache_is_durable_before_it_is_shown(sim: LogHarness) -> None:
     logs = [sim.log("tide", n) for n in range(20)]
     for log in logs:
         fill(log, 5)
@@ -223,7 +223,7 @@ def test_what_a_kill_left_in_the_page_cache_is_durable_before_it_is_shown(sim: S
     assert [sim.log("tide", n).log_end for n in range(20)] == [5] * 20
 
 
-def test_a_new_folder_is_durable_with_its_first_record(sim: Shore) -> None:
+def test_a_new_folder_is_durable_with_its_first_record(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"a")
     sim.commit(log)
@@ -232,7 +232,7 @@ def test_a_new_folder_is_durable_with_its_first_record(sim: Shore) -> None:
     assert sim.disk.read_whole(f"{log.folder}/partition.metadata").startswith(b"version: 0\ntopic_id: ")
 
 
-def test_what_was_cut_never_comes_back(sim: Shore) -> None:
+def test_what_was_cut_never_comes_back(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     for life in range(12):
         log = sim.log(**SMALL)
@@ -254,7 +254,7 @@ def test_what_was_cut_never_comes_back(sim: Shore) -> None:
         assert values(sim.log(**SMALL)) == expected
 
 
-def test_leader_epochs_come_back_from_the_batches(sim: Shore) -> None:
+def test_leader_epochs_come_back_from_the_batches(sim: LogHarness) -> None:
     log = sim.log()
     for epoch in (1, 2, 5):
         append(log, b"x", epoch=epoch)
@@ -270,26 +270,26 @@ def test_leader_epochs_come_back_from_the_batches(sim: Shore) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill", "flush and kill", "snapshot lost"])
-def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Shore, end: str) -> None:
-    log = shore.log(**SMALL)
+def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(harness: LogHarness, end: str) -> None:
+    log = harness.log(**SMALL)
     sent = [batch(b"%d" % n, producer=Producer(9, 0, n), at=NOW_MS + n) for n in range(40)]
     for n, one in enumerate(sent):
         send(log, one)
         append(log, b"another's", now_ms=NOW_MS + n)
     if end == "stop":
-        shore.restart()
+        harness.restart()
     elif end == "kill":
-        shore.kill()
+        harness.kill()
     else:
-        shore.flush(log)
+        harness.flush(log)
         if end == "snapshot lost":
-            for name in shore.disk.list_folder(log.folder):
+            for name in harness.disk.list_folder(log.folder):
                 if name.endswith(".snapshot"):
-                    shore.disk.write_whole(f"{log.folder}/{name}", b"damaged")
-        shore.kill()
-    log = shore.log(**SMALL)
+                    harness.disk.write_whole(f"{log.folder}/{name}", b"damaged")
+        harness.kill()
+    log = harness.log(**SMALL)
     read = log.read_windows()
-    shore.run(lambda: read.done)
+    harness.run(lambda: read.done)
     for n in range(35, 40):
         assert send(log, sent[n])[:2] == (2 * n, 2 * n + 1)
     assert log.log_end == 80
@@ -300,26 +300,26 @@ def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(shore: Sh
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_producer_whose_records_were_all_deleted_is_known_after_a_restart(shore: Shore, end: str) -> None:
-    log = shore.log(**SMALL)
+def test_a_producer_whose_records_were_all_deleted_is_known_after_a_restart(harness: LogHarness, end: str) -> None:
+    log = harness.log(**SMALL)
     sent = [batch(b"%d" % n, producer=Producer(9, 0, n)) for n in range(40)]
     for one in sent:
         send(log, one)
-    shore.flush(log)
+    harness.flush(log)
     log.high_watermark = log.log_end
     log.delete_before(log.log_end)
-    shore.settle()
+    harness.settle()
     if end == "stop":
-        shore.restart()
+        harness.restart()
     else:
-        shore.kill()
-    log = shore.log(**SMALL)
+        harness.kill()
+    log = harness.log(**SMALL)
     assert (log.log_start, log.log_end) == (40, 40)
     assert send(log, sent[-1])[:2] == (39, 40)
     assert send(log, batch(b"next", producer=Producer(9, 0, 40)))[:2] == (40, 41)
 
 
-def test_the_recovery_point_moves_on_by_itself(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recovery_point_moves_on_by_itself(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     log = sim.log()
     append(log, b"a")
     sim.settle(30)
@@ -340,60 +340,60 @@ def test_the_recovery_point_moves_on_by_itself(sim: Shore, monkeypatch: pytest.M
     assert other.recovery_point == 0, "a log with few of them can wait"
 
 
-def test_only_the_snapshots_that_are_needed_stay(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_only_the_snapshots_that_are_needed_stay(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     for n in range(8):
         fill(log, 10, 10 * n)
-        shore.flush(log)
-    names = [int(name[:20]) for name in shore.disk.list_folder(log.folder) if name.endswith(".snapshot")]
+        harness.flush(log)
+    names = [int(name[:20]) for name in harness.disk.list_folder(log.folder) if name.endswith(".snapshot")]
     bases = [segment.base for segment in log.segments]
     assert names == sorted({*bases[1:], 80})
 
 
-def test_a_folder_of_another_topic_of_the_same_name_is_put_aside_and_kept(shore: Shore) -> None:
+def test_a_folder_of_another_topic_of_the_same_name_is_put_aside_and_kept(harness: LogHarness) -> None:
     """Perhaps that topic was deleted in the moment of a crash, perhaps the file that names it is damaged."""
-    fill(shore.log(), 5)
-    shore.restart()
-    log = shore.log(topic_id=bytes(15) + b"\x01")
+    fill(harness.log(), 5)
+    harness.restart()
+    log = harness.log(topic_id=bytes(15) + b"\x01")
     assert (log.log_end, append(log, b"new")) == (0, 0)
-    shore.settle(70)
-    (stray,) = [name for name in shore.disk.list_folder(shore.root) if name.endswith("-stray")]
-    assert shore.disk.size(f"{shore.root}/{stray}/{0:020d}.log")
+    harness.settle(70)
+    (stray,) = [name for name in harness.disk.list_folder(harness.root) if name.endswith("-stray")]
+    assert harness.disk.size(f"{harness.root}/{stray}/{0:020d}.log")
     assert values(log) == [(0, b"new")]
 
 
-def test_the_metadata_log_is_never_put_aside(shore: Shore) -> None:
-    append(shore.log("__cluster_metadata"), b"the cluster")
-    shore.restart()
+def test_the_metadata_log_is_never_put_aside(harness: LogHarness) -> None:
+    append(harness.log("__cluster_metadata"), b"the cluster")
+    harness.restart()
     with pytest.raises(CheckpointError, match=r"partition\.metadata names another topic"):
-        shore.log("__cluster_metadata", topic_id=bytes(15) + b"\x01")
-    assert [value for _, value in values(shore.log("__cluster_metadata"))] == [b"the cluster"]
+        harness.log("__cluster_metadata", topic_id=bytes(15) + b"\x01")
+    assert [value for _, value in values(harness.log("__cluster_metadata"))] == [b"the cluster"]
 
 
-def test_a_mark_of_a_clean_stop_that_cannot_be_read_is_none(shore: Shore) -> None:
-    fill(shore.log(), 5)
-    shore.stop()
-    shore.disk.write_whole(f"{shore.root}/.kafka_cleanshutdown", b"\xff\xfe")
-    shore.start()
-    assert shore.store.broker_epoch is None
-    assert shore.log().log_end == 5
+def test_a_mark_of_a_clean_stop_that_cannot_be_read_is_none(harness: LogHarness) -> None:
+    fill(harness.log(), 5)
+    harness.stop()
+    harness.disk.write_whole(f"{harness.root}/.kafka_cleanshutdown", b"\xff\xfe")
+    harness.start()
+    assert harness.store.broker_epoch is None
+    assert harness.log().log_end == 5
 
 
-def sealed_paths(shore: Shore) -> list[str]:
-    log = shore.log(**SMALL)
+def sealed_paths(harness: LogHarness) -> list[str]:
+    log = harness.log(**SMALL)
     fill(log, 60)
     paths = [segment.stem + ".log" for segment in log.segments[:-1]]
     assert len(paths) > 2
-    shore.stop()
+    harness.stop()
     return paths
 
 
-def test_a_sealed_segment_that_was_cut_short_is_damage(shore: Shore) -> None:
-    path = sealed_paths(shore)[1]
-    file = shore.disk.open(path)
+def test_a_sealed_segment_that_was_cut_short_is_damage(harness: LogHarness) -> None:
+    path = sealed_paths(harness)[1]
+    file = harness.disk.open(path)
     file.truncate(12 + int.from_bytes(file.read(8, 4)))  # its first batch is left
-    shore.start()
-    log = shore.log(**SMALL)
+    harness.start()
+    log = harness.log(**SMALL)
     with pytest.raises(KafkaError) as refused:
         values(log)
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -401,47 +401,47 @@ def test_a_sealed_segment_that_was_cut_short_is_damage(shore: Shore) -> None:
     assert path in log.offline
 
 
-def test_a_sealed_segment_that_is_gone_is_told_of(shore: Shore, caplog: pytest.LogCaptureFixture) -> None:
-    shore.disk.remove(sealed_paths(shore)[1])
-    shore.start()
-    offsets = [offset for offset, _ in values(shore.log(**SMALL))]
+def test_a_sealed_segment_that_is_gone_is_told_of(harness: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.disk.remove(sealed_paths(harness)[1])
+    harness.start()
+    offsets = [offset for offset, _ in values(harness.log(**SMALL))]
     missing = sorted({*range(60)}.difference(offsets))
     assert missing
     assert f"offsets {missing[0]} to {missing[-1]} are missing" in caplog.text
 
 
-def test_leftovers_of_an_interrupted_compaction_are_finished(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_leftovers_of_an_interrupted_compaction_are_finished(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 60)
     second, third = log.segments[1].base, log.segments[2].base
     expected = values(log)
     folder = log.folder
-    shore.stop()
+    harness.stop()
     for suffix in (".log", ".index", ".timeindex"):
-        shore.disk.rename(f"{folder}/{second:020d}{suffix}", f"{folder}/{second:020d}{suffix}.swap")
-    shore.disk.write_whole(f"{folder}/{second:020d}.log", b"old")
-    shore.disk.write_whole(f"{folder}/{0:020d}.log.deleted", b"gone")
-    shore.disk.write_whole(f"{folder}/{third + 1:020d}.log.cleaned", b"half")
-    shore.disk.write_whole(f"{folder}/{third - 1:020d}.timeindex", b"orphan")
-    shore.start()
-    assert values(shore.log(**SMALL)) == expected
-    assert not [n for n in shore.disk.list_folder(folder) if n.endswith((".swap", ".deleted", ".cleaned"))]
-    assert not shore.disk.exists(f"{folder}/{third - 1:020d}.timeindex")
+        harness.disk.rename(f"{folder}/{second:020d}{suffix}", f"{folder}/{second:020d}{suffix}.swap")
+    harness.disk.write_whole(f"{folder}/{second:020d}.log", b"old")
+    harness.disk.write_whole(f"{folder}/{0:020d}.log.deleted", b"gone")
+    harness.disk.write_whole(f"{folder}/{third + 1:020d}.log.cleaned", b"half")
+    harness.disk.write_whole(f"{folder}/{third - 1:020d}.timeindex", b"orphan")
+    harness.start()
+    assert values(harness.log(**SMALL)) == expected
+    assert not [n for n in harness.disk.list_folder(folder) if n.endswith((".swap", ".deleted", ".cleaned"))]
+    assert not harness.disk.exists(f"{folder}/{third - 1:020d}.timeindex")
 
 
-def test_indexes_with_room_reserved_by_kafka_are_read(shore: Shore) -> None:
-    log = shore.log(index_interval_bytes="200")
+def test_indexes_with_room_reserved_by_kafka_are_read(harness: LogHarness) -> None:
+    log = harness.log(index_interval_bytes="200")
     fill(log, 50)
     expected = values(log)
     folder = log.folder
-    shore.flush(log)
+    harness.flush(log)
     for suffix in (".index", ".timeindex"):
-        file = shore.disk.open(f"{folder}/{0:020d}{suffix}")
+        file = harness.disk.open(f"{folder}/{0:020d}{suffix}")
         file.append(bytes(240))
-    shore.kill()
-    log = shore.log(index_interval_bytes="200")
+    harness.kill()
+    log = harness.log(index_interval_bytes="200")
     assert values(log) == expected
     fill(log, 50, 50)
     assert log.find_by_time(NOW_MS + 80, 100) == (NOW_MS + 80, 80, EPOCH)
-    shore.restart()
-    assert len(values(shore.log(index_interval_bytes="200"))) == 100
+    harness.restart()
+    assert len(values(harness.log(index_interval_bytes="200"))) == 100

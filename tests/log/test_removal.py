@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.log.shore import Shore
+from tests.log.harness import LogHarness
 
 from tidelog.env.promise import Promise
 from tidelog.log.removal import REMOVALS_TOGETHER
@@ -26,18 +26,18 @@ class Path(str):
     __hash__ = str.__hash__
 
 
-def made(shore: Shore, count: int) -> list[Path]:
-    paths = [Path(f"{shore.root}/{number}.deleted") for number in range(count)]
+def made(harness: LogHarness, count: int) -> list[Path]:
+    paths = [Path(f"{harness.root}/{number}.deleted") for number in range(count)]
     for path in paths:
-        shore.disk.open(path, create=True)
+        harness.disk.open(path, create=True)
     return paths
 
 
-def left(shore: Shore) -> list[str]:
-    return [name for name in shore.disk.list_folder(shore.root) if name.endswith(".deleted")]
+def left(harness: LogHarness) -> list[str]:
+    return [name for name in harness.disk.list_folder(harness.root) if name.endswith(".deleted")]
 
 
-def test_thousands_that_go_at_once_are_each_looked_at_a_few_times(sim: Shore) -> None:
+def test_thousands_that_go_at_once_are_each_looked_at_a_few_times(sim: LogHarness) -> None:
     paths = made(sim, 4000)
     Path.compared = 0
     for path in paths:
@@ -47,7 +47,7 @@ def test_thousands_that_go_at_once_are_each_looked_at_a_few_times(sim: Shore) ->
     assert Path.compared <= 20 * len(paths)
 
 
-def test_one_that_is_due_sooner_does_not_wait_for_the_others(sim: Shore) -> None:
+def test_one_that_is_due_sooner_does_not_wait_for_the_others(sim: LogHarness) -> None:
     late, soon = made(sim, 2)
     sim.store.upkeep.remove(late, 60_000)
     sim.store.upkeep.remove(soon, 0)
@@ -59,7 +59,7 @@ def test_one_that_is_due_sooner_does_not_wait_for_the_others(sim: Shore) -> None
     assert left(sim) == []
 
 
-def test_one_that_cannot_be_removed_keeps_no_other(sim: Shore, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_cannot_be_removed_keeps_no_other(sim: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
     folder, *paths = made(sim, 20)
     sim.disk.remove(folder)
     sim.disk.make_folders(folder)
@@ -70,7 +70,7 @@ def test_one_that_cannot_be_removed_keeps_no_other(sim: Shore, caplog: pytest.Lo
     assert "removing deleted files failed" in caplog.text
 
 
-def test_they_are_removed_by_one_thread_at_a_time(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_removed_by_one_thread_at_a_time(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     under_way = most = 0
     run_blocking = sim.loop.run_blocking
 

@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import Batch, Sent
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, values
 from tests.log.keyed import COMPACT, clean, pairs, put, roll
-from tests.log.shore import EPOCH, NOW_MS, Shore, append, batch, send, values
 
 from tidelog.log import retention
 from tidelog.log.log import Log
@@ -21,8 +21,8 @@ def fill(log: Log, count: int, step_ms: int = 1) -> None:
         append(log, b"%d" % n, now_ms=NOW_MS + n * step_ms)
 
 
-def test_a_segment_rolls_before_it_is_too_large(shore: Shore) -> None:
-    log = shore.log(internal_segment_bytes="1000")
+def test_a_segment_rolls_before_it_is_too_large(harness: LogHarness) -> None:
+    log = harness.log(internal_segment_bytes="1000")
     size = len(batch(b"x").encode())
     fill(log, 100)
     assert len(log.segments) > 5
@@ -30,39 +30,39 @@ def test_a_segment_rolls_before_it_is_too_large(shore: Shore) -> None:
     assert all(segment.size + size + 1 > 1000 for segment in log.segments[:-1])
 
 
-def test_a_segment_rolls_by_the_time_of_its_records(shore: Shore) -> None:
-    log = shore.log(segment_ms="1000")
+def test_a_segment_rolls_by_the_time_of_its_records(harness: LogHarness) -> None:
+    log = harness.log(segment_ms="1000")
     for delta in (0, 500, 1000, 1001, 1500, 2002):
         append(log, b"x", now_ms=NOW_MS + delta)
     assert bases(log) == [0, 3, 5]
 
 
-def test_a_segment_without_times_rolls_by_the_clock(shore: Shore) -> None:
-    log = shore.log(segment_ms="1000")
+def test_a_segment_without_times_rolls_by_the_clock(harness: LogHarness) -> None:
+    log = harness.log(segment_ms="1000")
     for delta in (0, 900, 1100, 1200):
         send(log, batch(b"x", at=-1), now_ms=NOW_MS + delta)
     assert bases(log) == [0, 2]
 
 
-def test_jitter_rolls_earlier(shore: Shore) -> None:
-    log = shore.log(segment_ms="1000", segment_jitter_ms="900")
+def test_jitter_rolls_earlier(harness: LogHarness) -> None:
+    log = harness.log(segment_ms="1000", segment_jitter_ms="900")
     fill(log, 300, step_ms=10)
     spans = [later - base for base, later in zip(bases(log), bases(log)[1:], strict=False)]
     assert len(set(spans)) > 1
     assert all(10 <= span <= 101 for span in spans)
 
 
-def test_a_full_index_rolls(shore: Shore) -> None:
-    log = shore.log(segment_index_bytes="80", index_interval_bytes="0")
+def test_a_full_index_rolls(harness: LogHarness) -> None:
+    log = harness.log(segment_index_bytes="80", index_interval_bytes="0")
     fill(log, 60)
     assert len(log.segments) > 5
     assert values(log)[-1] == (59, b"59")
-    shore.restart()
-    assert len(values(shore.log(segment_index_bytes="80", index_interval_bytes="0"))) == 60
+    harness.restart()
+    assert len(values(harness.log(segment_index_bytes="80", index_interval_bytes="0"))) == 60
 
 
-def test_offsets_too_far_from_the_base_roll(shore: Shore) -> None:
-    log = shore.log()
+def test_offsets_too_far_from_the_base_roll(harness: LogHarness) -> None:
+    log = harness.log()
     for base in (0, 2**31 - 1, 2**31, 2**33):
         data = bytearray(Batch([Sent(b"x")], base_offset=base, leader_epoch=1, base_timestamp=NOW_MS).encode())
         log.append_records(memoryview(data), 0, len(data), NOW_MS)
@@ -70,70 +70,70 @@ def test_offsets_too_far_from_the_base_roll(shore: Shore) -> None:
     assert [offset for offset, _ in values(log)] == [0, 2**31 - 1, 2**31, 2**33]
 
 
-def test_old_segments_go_by_age(shore: Shore) -> None:
+def test_old_segments_go_by_age(harness: LogHarness) -> None:
     settings = {**SMALL, "retention_ms": "50"}
-    log = shore.log(**settings)
+    log = harness.log(**settings)
     fill(log, 100)
-    shore.commit(log)
+    harness.commit(log)
     third = bases(log)[2]
     newest = log.segments[1].max_timestamp
-    assert shore.retain(log, newest + 50) == 1
-    assert shore.retain(log, newest + 51) == 1
+    assert harness.retain(log, newest + 50) == 1
+    assert harness.retain(log, newest + 51) == 1
     assert (log.log_start, bases(log)[0]) == (third, third)
     with pytest.raises(KafkaError) as caught:
         log.read(0, 100, 100)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.epochs.entries() == [(EPOCH, third)]
-    shore.settle(61)
-    assert not [name for name in shore.disk.list_folder(log.folder) if name.endswith(".deleted")]
-    shore.restart()
-    assert (shore.log(**settings).log_start, shore.log(**settings).log_end) == (third, 100)
+    harness.settle(61)
+    assert not [name for name in harness.disk.list_folder(log.folder) if name.endswith(".deleted")]
+    harness.restart()
+    assert (harness.log(**settings).log_start, harness.log(**settings).log_end) == (third, 100)
 
 
-def test_when_everything_is_old_an_empty_segment_keeps_the_place(shore: Shore) -> None:
-    log = shore.log(**SMALL, retention_ms="50")
+def test_when_everything_is_old_an_empty_segment_keeps_the_place(harness: LogHarness) -> None:
+    log = harness.log(**SMALL, retention_ms="50")
     fill(log, 100)
-    shore.commit(log)
-    assert shore.retain(log, NOW_MS + 10_000) > 3
+    harness.commit(log)
+    assert harness.retain(log, NOW_MS + 10_000) > 3
     assert (log.log_start, log.log_end, bases(log), log.size_bytes()) == (100, 100, [100], 0)
-    assert shore.retain(log, NOW_MS + 20_000) == 0
-    shore.restart()
-    log = shore.log(**SMALL)
+    assert harness.retain(log, NOW_MS + 20_000) == 0
+    harness.restart()
+    log = harness.log(**SMALL)
     assert (log.log_start, log.log_end) == (100, 100)
     assert append(log, b"x") == 100
 
 
-def test_large_logs_lose_their_oldest_segments(shore: Shore) -> None:
-    log = shore.log(**SMALL, retention_bytes="2500")
+def test_large_logs_lose_their_oldest_segments(harness: LogHarness) -> None:
+    log = harness.log(**SMALL, retention_bytes="2500")
     fill(log, 100)
-    shore.commit(log)
+    harness.commit(log)
     total = log.size_bytes()
-    assert shore.retain(log, NOW_MS) > 0
+    assert harness.retain(log, NOW_MS) > 0
     assert 2500 <= log.size_bytes() < 2500 + 1000 < total
 
 
-def test_nothing_above_the_high_watermark_goes(shore: Shore) -> None:
-    log = shore.log(**SMALL, retention_ms="50")
+def test_nothing_above_the_high_watermark_goes(harness: LogHarness) -> None:
+    log = harness.log(**SMALL, retention_ms="50")
     fill(log, 100)
-    assert shore.retain(log, NOW_MS + 10_000) == 0
-    shore.commit(log)
+    assert harness.retain(log, NOW_MS + 10_000) == 0
+    harness.commit(log)
     log.high_watermark = bases(log)[2] + 1
-    assert shore.retain(log, NOW_MS + 10_000) == 2
+    assert harness.retain(log, NOW_MS + 10_000) == 2
 
 
-def test_what_a_client_deleted_goes_whatever_the_policy(shore: Shore) -> None:
-    log = shore.log(**SMALL, cleanup_policy="compact")
+def test_what_a_client_deleted_goes_whatever_the_policy(harness: LogHarness) -> None:
+    log = harness.log(**SMALL, cleanup_policy="compact")
     for n in range(100):
         send(log, batch(b"x", key=b"%d" % n))
-    shore.commit(log)
+    harness.commit(log)
     second = bases(log)[2]
     log.delete_before(second + 1)
-    shore.settle(1.0)
-    assert shore.retain(log, NOW_MS + 10**12) == 2
+    harness.settle(1.0)
+    assert harness.retain(log, NOW_MS + 10**12) == 2
     assert (log.log_start, bases(log)[0]) == (second + 1, second)
 
 
-def test_retention_comes_by_itself(sim: Shore) -> None:
+def test_retention_comes_by_itself(sim: LogHarness) -> None:
     sim.config = type(sim.config).parse({**sim.config.static, "log.initial.task.delay.ms": "1000"})
     sim.restart()
     log = sim.log(**SMALL, retention_ms="50")
@@ -143,7 +143,7 @@ def test_retention_comes_by_itself(sim: Shore) -> None:
     assert log.log_start == 50
 
 
-def test_a_log_that_fails_ends_no_pass_for_the_others(sim: Shore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_fails_ends_no_pass_for_the_others(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     sim.config = type(sim.config).parse({**sim.config.static, "log.initial.task.delay.ms": "1000"})
     sim.restart()
     logs = [sim.log("tide", number, **SMALL, retention_ms="50") for number in range(3)]
@@ -162,11 +162,11 @@ def test_a_log_that_fails_ends_no_pass_for_the_others(sim: Shore, monkeypatch: p
     assert [log.log_start for log in logs] == [0, 50, 50]
 
 
-def test_truncation_forgets_everything_from_an_offset_on(shore: Shore) -> None:
+def test_truncation_forgets_everything_from_an_offset_on(harness: LogHarness) -> None:
     for target in (0, 1, 10, 55, 99):
-        log = shore.log(f"cut-{target}", **SMALL)
+        log = harness.log(f"cut-{target}", **SMALL)
         fill(log, 50)
-        shore.flush(log)
+        harness.flush(log)
         fill(log, 50)
         log.lead(EPOCH + 1)
         assert log.truncate_to(target)
@@ -176,14 +176,14 @@ def test_truncation_forgets_everything_from_an_offset_on(shore: Shore) -> None:
         assert append(log, b"new", epoch=EPOCH + 1) == target
         assert values(log)[-1] == (target, b"new")
         assert log.epochs.latest == EPOCH + 1
-    shore.kill()
+    harness.kill()
     for target in (0, 1, 10, 55, 99):
-        log = shore.log(f"cut-{target}", **SMALL)
+        log = harness.log(f"cut-{target}", **SMALL)
         assert (log.offline, log.log_end) == (None, target + 1)
         assert values(log)[-1] == (target, b"new")
 
 
-def test_a_power_loss_right_after_a_truncation_is_no_damage(sim: Shore) -> None:
+def test_a_power_loss_right_after_a_truncation_is_no_damage(sim: LogHarness) -> None:
     for target in (45, 30, 12, 1, 0):
         log = sim.log(**SMALL)
         fill(log, 50 - log.log_end)
@@ -196,7 +196,7 @@ def test_a_power_loss_right_after_a_truncation_is_no_damage(sim: Shore) -> None:
         assert target <= log.log_end <= 50
 
 
-def test_what_was_truncated_stays_so_after_a_clean_stop_and_a_power_loss(sim: Shore) -> None:
+def test_what_was_truncated_stays_so_after_a_clean_stop_and_a_power_loss(sim: LogHarness) -> None:
     for target in (30, 12, 0):
         log = sim.log(**SMALL)
         fill(log, 50 - log.log_end)
@@ -208,7 +208,7 @@ def test_what_was_truncated_stays_so_after_a_clean_stop_and_a_power_loss(sim: Sh
         assert (sim.log(**SMALL).offline, len(values(sim.log(**SMALL)))) == (None, target)
 
 
-def test_deleted_records_stay_so_when_their_files_come_back(sim: Shore) -> None:
+def test_deleted_records_stay_so_when_their_files_come_back(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     fill(log, 80)
     sim.flush(log)
@@ -220,29 +220,29 @@ def test_deleted_records_stay_so_when_their_files_come_back(sim: Shore) -> None:
     assert sim.log(**SMALL).log_start == 50
 
 
-def test_truncation_at_or_above_the_end_changes_nothing(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_truncation_at_or_above_the_end_changes_nothing(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 20)
     assert not log.truncate_to(20)
     assert log.log_end == 20
 
 
-def test_a_log_that_starts_anew_goes_on_where_it_is_told(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_a_log_that_starts_anew_goes_on_where_it_is_told(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 50)
-    shore.flush(log)
+    harness.flush(log)
     log.truncate_fully_and_start_at(1000, NOW_MS)
     assert (log.log_start, log.log_end, values(log)) == (1000, 1000, [])
-    shore.kill()
-    log = shore.log(**SMALL)
+    harness.kill()
+    log = harness.log(**SMALL)
     assert (log.offline, log.log_start, log.log_end) == (None, 1000, 1000)
     assert append(log, b"x") == 1000
-    shore.restart()
-    assert values(shore.log(**SMALL)) == [(1000, b"x")]
+    harness.restart()
+    assert values(harness.log(**SMALL)) == [(1000, b"x")]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_records_without_timestamps_age_through_restarts(sim: Shore, end: str) -> None:
+def test_records_without_timestamps_age_through_restarts(sim: LogHarness, end: str) -> None:
     """Their age is that of the file."""
     topic = {"retention_ms": "10000"}
     log = sim.log(**topic)
@@ -264,7 +264,7 @@ def test_records_without_timestamps_age_through_restarts(sim: Shore, end: str) -
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_segments_that_compaction_left_empty_age_through_restarts(sim: Shore, end: str) -> None:
+def test_segments_that_compaction_left_empty_age_through_restarts(sim: LogHarness, end: str) -> None:
     """A consumer that stands in one goes on behind it; when its file is too old, it goes as any other."""
     topic = {**COMPACT, "cleanup_policy": "compact,delete", "retention_ms": "10000", "internal_segment_bytes": "300"}
     log = sim.log(**topic)
@@ -288,7 +288,7 @@ def test_segments_that_compaction_left_empty_age_through_restarts(sim: Shore, en
     assert (log.log_start, [offset for offset, _, _ in pairs(log)]) == (12, [12])
 
 
-def test_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: Shore) -> None:
+def test_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: LogHarness) -> None:
     """A segment that this process began long ago may have been written to a moment ago."""
     log = sim.log(retention_ms="10000")
     send(log, batch(b"first", at=-1), now_ms=sim.now_ms())
@@ -305,7 +305,7 @@ def test_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: S
     assert log.log_start == 2
 
 
-def test_in_memory_too_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: Shore) -> None:
+def test_in_memory_too_the_age_of_records_without_timestamps_counts_from_the_last_write(sim: LogHarness) -> None:
     log = sim.log(tidelog_storage="memory", retention_ms="10000")
     for _ in range(2):
         send(log, batch(b"dateless", at=-1), now_ms=sim.now_ms())
@@ -319,7 +319,7 @@ def test_in_memory_too_the_age_of_records_without_timestamps_counts_from_the_las
     assert log.log_start == log.log_end == 2
 
 
-def test_cleaning_makes_records_without_timestamps_no_younger(sim: Shore) -> None:
+def test_cleaning_makes_records_without_timestamps_no_younger(sim: LogHarness) -> None:
     log = sim.log(**COMPACT, retention_ms="10000")
     for key in (b"a", b"b", b"a"):
         made = Batch([Sent(key=key, value=b"x")], base_timestamp=-1)
@@ -332,62 +332,62 @@ def test_cleaning_makes_records_without_timestamps_no_younger(sim: Shore) -> Non
     assert sim.disk.modified_ms(log.segments[0].stem + ".log") <= written
 
 
-def ten_segments(shore: Shore, **settings: str) -> tuple[Log, int]:
+def ten_segments(harness: LogHarness, **settings: str) -> tuple[Log, int]:
     """One batch in each, all of one size; the log, and that size. The last one is not the active one's only batch."""
-    log = shore.log(**settings)
+    log = harness.log(**settings)
     for n in range(10):
         append(log, b"%d" % n, now_ms=NOW_MS + n)
         if n < 9:
             log.roll(NOW_MS)
-    shore.commit(log)
+    harness.commit(log)
     assert bases(log) == list(range(10))
     return log, log.segments[0].size
 
 
-def test_as_many_go_for_their_size_as_leave_no_less_than_is_to_be_kept(shore: Shore) -> None:
-    log, size = ten_segments(shore, retention_ms="-1")
+def test_as_many_go_for_their_size_as_leave_no_less_than_is_to_be_kept(harness: LogHarness) -> None:
+    log, size = ten_segments(harness, retention_ms="-1")
     for kept, going in ((-1, 0), (0, 10), (1, 9), (3 * size - 1, 7), (3 * size, 7), (3 * size + 1, 6), (99 * size, 0)):
-        log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(kept)}))
+        log.configure(harness.topic({"retention_ms": "-1", "retention_bytes": str(kept)}))
         assert retention.look(log, log.log_start, NOW_MS) == going, kept
 
 
-def test_what_is_below_the_start_goes_first_and_the_rest_counts_for_the_size(shore: Shore) -> None:
-    log, size = ten_segments(shore, retention_ms="-1", retention_bytes="-1")
+def test_what_is_below_the_start_goes_first_and_the_rest_counts_for_the_size(harness: LogHarness) -> None:
+    log, size = ten_segments(harness, retention_ms="-1", retention_bytes="-1")
     log.delete_before(2)
-    shore.settle(1.0)
+    harness.settle(1.0)
     assert retention.look(log, log.log_start, NOW_MS) == 2
-    log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": str(7 * size)}))
+    log.configure(harness.topic({"retention_ms": "-1", "retention_bytes": str(7 * size)}))
     assert retention.look(log, log.log_start, NOW_MS) == 3
-    log.configure(shore.topic({"retention_ms": "-1", "retention_bytes": "0"}))
+    log.configure(harness.topic({"retention_ms": "-1", "retention_bytes": "0"}))
     for high_watermark, going in ((0, 0), (1, 1), (2, 2), (5, 5), (10, 10), (-1, 10)):
         log.high_watermark = high_watermark
         assert retention.look(log, log.log_start, NOW_MS) == going, high_watermark
 
 
-def test_what_is_older_than_it_may_be_goes_and_nothing_that_is_just_as_old(shore: Shore) -> None:
-    log, _ = ten_segments(shore)
+def test_what_is_older_than_it_may_be_goes_and_nothing_that_is_just_as_old(harness: LogHarness) -> None:
+    log, _ = ten_segments(harness)
     for kept, now, going in ((-1, 10**6, 0), (0, 0, 0), (0, 1, 1), (0, 10, 10), (50, 52, 2), (50, 55, 5)):
-        log.configure(shore.topic({"retention_ms": str(kept)}))
+        log.configure(harness.topic({"retention_ms": str(kept)}))
         assert retention.look(log, log.log_start, NOW_MS + now) == going, (kept, now)
 
 
-def test_size_and_age_count_together(shore: Shore) -> None:
-    log, size = ten_segments(shore, retention_ms="50")
-    log.configure(shore.topic({"retention_ms": "50", "retention_bytes": str(8 * size)}))
+def test_size_and_age_count_together(harness: LogHarness) -> None:
+    log, size = ten_segments(harness, retention_ms="50")
+    log.configure(harness.topic({"retention_ms": "50", "retention_bytes": str(8 * size)}))
     assert retention.look(log, log.log_start, NOW_MS + 51) == 2, "two are too many, and of those one is too old"
     assert retention.look(log, log.log_start, NOW_MS + 55) == 5, "five are too old"
 
 
-def test_records_of_the_first_moment_of_1970_are_old(shore: Shore) -> None:
-    log = shore.log(retention_ms="50")
-    send(log, batch(b"x", at=0), now_ms=shore.now_ms())
-    log.roll(shore.now_ms())
-    shore.commit(log)
-    assert retention.look(log, log.log_start, shore.now_ms()) == 1
+def test_records_of_the_first_moment_of_1970_are_old(harness: LogHarness) -> None:
+    log = harness.log(retention_ms="50")
+    send(log, batch(b"x", at=0), now_ms=harness.now_ms())
+    log.roll(harness.now_ms())
+    harness.commit(log)
+    assert retention.look(log, log.log_start, harness.now_ms()) == 1
 
 
-def test_truncation_at_the_end_forgets_an_epoch_that_has_nothing(shore: Shore) -> None:
-    log = shore.log()
+def test_truncation_at_the_end_forgets_an_epoch_that_has_nothing(harness: LogHarness) -> None:
+    log = harness.log()
     fill(log, 20)
     log.lead(EPOCH + 1)
     assert log.epochs.entries() == [(EPOCH, 0), (EPOCH + 1, 20)]
@@ -395,18 +395,18 @@ def test_truncation_at_the_end_forgets_an_epoch_that_has_nothing(shore: Shore) -
     assert log.epochs.entries() == [(EPOCH, 0)]
 
 
-def test_truncation_below_everything_starts_there(shore: Shore) -> None:
-    log, _ = ten_segments(shore, retention_ms="50")
-    assert shore.retain(log, NOW_MS + 55) == 5
+def test_truncation_below_everything_starts_there(harness: LogHarness) -> None:
+    log, _ = ten_segments(harness, retention_ms="50")
+    assert harness.retain(log, NOW_MS + 55) == 5
     assert log.truncate_to(3)
     assert (log.log_start, log.log_end, log.durable_end, log.recovery_point, bases(log)) == (3, 3, 3, 3, [3])
     assert append(log, b"x") == 3
-    shore.restart()
-    assert values(shore.log(retention_ms="50")) == [(3, b"x")]
+    harness.restart()
+    assert values(harness.log(retention_ms="50")) == [(3, b"x")]
 
 
-def test_truncation_forgets_the_epochs_behind_it(shore: Shore) -> None:
-    log = shore.log()
+def test_truncation_forgets_the_epochs_behind_it(harness: LogHarness) -> None:
+    log = harness.log()
     fill(log, 20)
     log.lead(EPOCH + 1)
     append(log, b"x", epoch=EPOCH + 1)
@@ -414,12 +414,12 @@ def test_truncation_forgets_the_epochs_behind_it(shore: Shore) -> None:
     assert log.epochs.entries() == [(EPOCH, 0)]
 
 
-def test_truncation_below_the_start_takes_the_start_along(shore: Shore) -> None:
-    log = shore.log()
+def test_truncation_below_the_start_takes_the_start_along(harness: LogHarness) -> None:
+    log = harness.log()
     fill(log, 20)
-    shore.commit(log)
+    harness.commit(log)
     log.delete_before(15)
-    shore.settle(1.0)
+    harness.settle(1.0)
     assert log.log_start == 15
     assert log.truncate_to(12)
     assert (log.log_start, log.log_end, values(log)) == (12, 12, [])
@@ -427,7 +427,7 @@ def test_truncation_below_the_start_takes_the_start_along(shore: Shore) -> None:
 
 
 @pytest.mark.parametrize("target", [0, 15, 35, 49])
-def test_what_stays_of_a_truncated_log_is_made_durable_with_what_comes_next(sim: Shore, target: int) -> None:
+def test_what_stays_of_a_truncated_log_is_made_durable_with_what_comes_next(sim: LogHarness, target: int) -> None:
     """Sealed segments that weren't synced yet are, those before the cut and the one that is cut."""
     for name in ("one", "two", "three"):
         log = sim.log(name, **SMALL)

@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import Producer
+from tests.log.harness import NOW_MS, CountingDisk, LogHarness, batch, send, values
 from tests.log.keyed import end, put
-from tests.log.shore import NOW_MS, CountingDisk, Shore, batch, send, values
 
 from tidelog.log.log import Log
 from tidelog.sim.world.random import SimRandom
@@ -24,27 +24,27 @@ def write(log: Log, producer: Producer, count: int, at_ms: int = NOW_MS, *, tran
     return producer
 
 
-def old_records(shore: Shore, *, saved: bool) -> tuple[Log, Producer]:
+def old_records(harness: LogHarness, *, saved: bool) -> tuple[Log, Producer]:
     """A log whose transactions have ended since its recovery point moved, but for one; all of it is old."""
-    log = shore.log(**SMALL)
+    log = harness.log(**SMALL)
     steady = write(log, STEADY, 3)
     for producer in (ENDED, ABORTED, OPEN):
         write(log, producer, 2, transactional=True)
     if saved:
-        shore.flush(log)
+        harness.flush(log)
     steady = write(log, steady, 4)
     end(log, ENDED, commit=True)
     end(log, ABORTED, commit=False)
     steady = write(log, steady, 2)
-    shore.commit(log)
+    harness.commit(log)
     return log, steady
 
 
-def kill_after(shore: Shore, events: int) -> None:
+def kill_after(harness: LogHarness, events: int) -> None:
     """Let the process live for so many events more, then kill it."""
-    stop = shore.timeline.events + events
-    shore.timeline.run_until(lambda: shore.timeline.events >= stop, shore.timeline.now + 1.0)
-    shore.kill()
+    stop = harness.timeline.events + events
+    harness.timeline.run_until(lambda: harness.timeline.events >= stop, harness.timeline.now + 1.0)
+    harness.kill()
 
 
 def check_producers(log: Log, steady: Producer) -> None:
@@ -61,62 +61,62 @@ def check_producers(log: Log, steady: Producer) -> None:
 def test_producers_are_known_whenever_the_kill_comes(saved: bool, why: str) -> None:
     started = set[int]()
     for events in range(60):
-        shore = Shore(CountingDisk(SimRandom(3)))
-        log, steady = old_records(shore, saved=saved)
+        harness = LogHarness(CountingDisk(SimRandom(3)))
+        log, steady = old_records(harness, saved=saved)
         log_end = log.log_end
         if why == "age":
             log.apply_retention(LATER_MS)
         else:
             log.roll(NOW_MS)
             log.delete_before(log_end)
-            deleted = shore.store.starts.saved(log)
+            deleted = harness.store.starts.saved(log)
             deleted.on_done(lambda _, log=log: log.apply_retention(NOW_MS))
-        kill_after(shore, events)
-        log = shore.log(**SMALL)
+        kill_after(harness, events)
+        log = harness.log(**SMALL)
         assert log.log_end == log_end
         started.add(log.log_start)
         check_producers(log, steady)
-        shore.loop.kill()
+        harness.loop.kill()
     assert started == {0, log_end}  # before it went, and after
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_producers_are_known_after_a_power_loss(seed: int) -> None:
     random = SimRandom(f"power {seed}")
-    shore = Shore(CountingDisk(random.fork("disk")))
-    log, steady = old_records(shore, saved=True)
+    harness = LogHarness(CountingDisk(random.fork("disk")))
+    log, steady = old_records(harness, saved=True)
     log_end = log.log_end
     log.apply_retention(LATER_MS)
-    shore.settle(random.choose((0.0, 0.001, 0.003, 0.01, 0.1)))
-    shore.power_loss()
-    log = shore.log(**SMALL)
+    harness.settle(random.choose((0.0, 0.001, 0.003, 0.01, 0.1)))
+    harness.power_loss()
+    log = harness.log(**SMALL)
     assert log.log_end == log_end
     check_producers(log, steady)
-    shore.loop.kill()
+    harness.loop.kill()
 
 
 def test_a_recovered_log_keeps_its_producers_when_it_is_flushed_and_killed() -> None:
     """After a kill segments have no snapshot of their own: the one that a start begins with must outlive the next."""
     for events in range(40):
-        shore = Shore(CountingDisk(SimRandom(4)))
-        log, steady = old_records(shore, saved=True)
+        harness = LogHarness(CountingDisk(SimRandom(4)))
+        log, steady = old_records(harness, saved=True)
         steady = write(log, steady, 20, LATER_MS)
-        shore.commit(log)
-        shore.kill()
-        log = shore.log(**SMALL)
-        shore.flush(log)
+        harness.commit(log)
+        harness.kill()
+        log = harness.log(**SMALL)
+        harness.flush(log)
         log.apply_retention(LATER_MS)
-        shore.settle(1.0)
+        harness.settle(1.0)
         assert 0 < log.log_start == log.segments[0].base < log.log_end
         steady = write(log, steady, 1, LATER_MS)
-        shore.commit(log)
-        shore.store.flush_soon(log)
-        kill_after(shore, events)
-        check_producers(shore.log(**SMALL), steady)
-        shore.loop.kill()
+        harness.commit(log)
+        harness.store.flush_soon(log)
+        kill_after(harness, events)
+        check_producers(harness.log(**SMALL), steady)
+        harness.loop.kill()
 
 
-def test_the_log_starts_where_readers_were_told_after_a_kill(sim: Shore) -> None:
+def test_the_log_starts_where_readers_were_told_after_a_kill(sim: LogHarness) -> None:
     log, _ = old_records(sim, saved=True)
     log.apply_retention(LATER_MS)
     told = log.log_start
@@ -130,7 +130,7 @@ def test_the_log_starts_where_readers_were_told_after_a_kill(sim: Shore) -> None
     assert values(log) == []
 
 
-def test_retention_syncs_nothing_on_the_loop(sim: Shore) -> None:
+def test_retention_syncs_nothing_on_the_loop(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log, _ = old_records(sim, saved=True)
     before = sim.disk.syncs

@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from tests.log.shore import CountingDisk, Shore, append, values
+from tests.log.harness import CountingDisk, LogHarness, append, values
 
 from tidelog.env.network import Buffer
 from tidelog.log import recovery, rewriting
@@ -65,17 +65,17 @@ class InterruptibleFile(SimFile):
         super().truncate(size)
 
 
-def written(shore: Shore) -> list[tuple[int, bytes | None]]:
+def written(harness: LogHarness) -> list[tuple[int, bytes | None]]:
     """A log with a recovery point in the middle of its first segment, more segments behind it, and all durable."""
-    log = shore.log(internal_segment_bytes="3000")
+    log = harness.log(internal_segment_bytes="3000")
     for number in range(30):
         append(log, bytes([number]) * 200)
         if number == 5:
-            shore.commit(log)
-            shore.store.flush_soon(log)
-            shore.run(lambda: log.recovery_point == 6)
-    shore.store.upkeep.stop()
-    shore.commit(log)
+            harness.commit(log)
+            harness.store.flush_soon(log)
+            harness.run(lambda: log.recovery_point == 6)
+    harness.store.upkeep.stop()
+    harness.commit(log)
     return values(log)
 
 
@@ -90,7 +90,7 @@ def test_whenever_the_start_is_interrupted_nothing_is_lost(
     interrupted = 0
     for steps in range(STEPS):
         disk = Interruptible(SimRandom(seed))
-        sim = Shore(disk)
+        sim = LogHarness(disk)
         known = written(sim)
         sim.kill()
         disk.left = steps
@@ -114,7 +114,7 @@ def test_whenever_the_start_is_interrupted_nothing_is_lost(
 def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(seed: int) -> None:
     disk = SimDisk(SimRandom(seed))
     disk.failed_sync_keeps_cache = True
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     log = sim.log()
     append(log, b"a")
     sim.commit(log)
@@ -135,7 +135,7 @@ def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(
 def test_where_the_page_cache_counts_a_later_flush_passes_over_nothing_lost(seed: int) -> None:
     disk = SimDisk(SimRandom(seed))
     disk.failed_sync_keeps_cache = True
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     log = sim.log(tidelog_durability="os")
     append(log, b"a" * 1000)
     disk.failing_syncs = 1
@@ -152,7 +152,7 @@ def test_where_the_page_cache_counts_a_later_flush_passes_over_nothing_lost(seed
     sim.loop.kill()
 
 
-def test_on_a_full_disk_the_log_is_served_as_it_is(sim: Shore) -> None:
+def test_on_a_full_disk_the_log_is_served_as_it_is(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log()
     append(log, b"a" * 1000)
@@ -163,7 +163,7 @@ def test_on_a_full_disk_the_log_is_served_as_it_is(sim: Shore) -> None:
     assert not [name for name in sim.disk.list_folder(log.folder) if AGAIN in name]
 
 
-def test_a_disk_that_still_fails_keeps_the_log_offline(sim: Shore) -> None:
+def test_a_disk_that_still_fails_keeps_the_log_offline(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log()
     append(log, b"a" * 1000)
@@ -176,7 +176,7 @@ def test_a_disk_that_still_fails_keeps_the_log_offline(sim: Shore) -> None:
     assert len(values(sim.log())) == 1
 
 
-def test_nothing_is_written_again_below_the_recovery_point(sim: Shore) -> None:
+def test_nothing_is_written_again_below_the_recovery_point(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     log = sim.log()
     append(log, b"a" * 1000)
@@ -196,7 +196,7 @@ def test_where_the_page_cache_counts_a_start_takes_nothing_from_the_platter(
     """Records were synced. One start after a crash later the power goes again."""
     if not small:
         monkeypatch.setattr(rewriting, "SMALL_BYTES", 0)
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     topic = {"tidelog_durability": "os", "flush_ms": "1000"}
     log = sim.log(**topic)
     for n in range(20):
@@ -222,7 +222,7 @@ def test_a_tail_that_was_cut_does_not_come_back_after_a_kill_between_cut_and_syn
     """A follower drops what its leader doesn't have; the next start shows that it is gone."""
     for steps in range(STEPS):
         disk = Interruptible(SimRandom(seed))
-        sim = Shore(disk)
+        sim = LogHarness(disk)
         log = sim.log(internal_segment_bytes="3000")
         for number in range(30):
             append(log, bytes([number]) * 200)
@@ -248,7 +248,7 @@ def test_a_tail_that_was_cut_does_not_come_back_after_a_kill_between_cut_and_syn
 
 @pytest.mark.parametrize(("tail", "again"), [(0, True), (10, True), (40, False)], ids=["none", "small", "large"])
 def test_where_the_page_cache_counts_a_small_tail_is_written_again_and_a_large_one_is_not(
-    sim: Shore, monkeypatch: pytest.MonkeyPatch, tail: int, again: bool
+    sim: LogHarness, monkeypatch: pytest.MonkeyPatch, tail: int, again: bool
 ) -> None:
     """What counts is how much is behind the recovery point. Where nothing is, a cut is synced that may be there."""
     assert isinstance(sim.disk, CountingDisk)
@@ -267,7 +267,7 @@ def test_where_the_page_cache_counts_a_small_tail_is_written_again_and_a_large_o
 
 
 def test_where_the_page_cache_does_not_count_any_tail_is_written_again(
-    sim: Shore, monkeypatch: pytest.MonkeyPatch
+    sim: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "UNNOTICED_BYTES", 100)
     log = sim.log()

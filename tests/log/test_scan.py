@@ -1,7 +1,7 @@
 """Going through a segment: what a file that is shorter than it should be gives, and that it comes to an end."""
 
 import pytest
-from tests.log.shore import batch
+from tests.log.harness import batch
 
 from tidelog.log.scan import READ_BYTES, BadBatch, batches, locate
 from tidelog.sim.world.disk import SimDisk, SimFile

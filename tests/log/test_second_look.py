@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.batches import Producer
+from tests.log.harness import ROOT, TOPIC_ID, CountingDisk, LogHarness, append, values
 from tests.log.keyed import clean, compacted, end, put, roll
-from tests.log.shore import ROOT, TOPIC_ID, CountingDisk, Shore, append, values
 
 from tidelog.env.promise import Promise
 from tidelog.log import flush
@@ -32,8 +32,8 @@ class Picky(CountingDisk):
 
 
 @pytest.fixture
-def picky() -> Shore:
-    return Shore(Picky(SimRandom(7)))
+def picky() -> LogHarness:
+    return LogHarness(Picky(SimRandom(7)))
 
 
 def fill(log: Log, count: int) -> None:
@@ -41,15 +41,15 @@ def fill(log: Log, count: int) -> None:
         append(log, b"%d" % n)
 
 
-def forget(shore: Shore, path: str, size: int) -> None:
+def forget(harness: LogHarness, path: str, size: int) -> None:
     """The power went, and this is what is left of a file."""
-    assert isinstance(shore.disk, SimDisk)
-    node = shore.disk._file(path)
+    assert isinstance(harness.disk, SimDisk)
+    node = harness.disk._file(path)
     del node.data[size:]
     node.sync()
 
 
-def test_the_start_of_a_log_doesn_t_fall_with_what_the_page_cache_lost(sim: Shore) -> None:
+def test_the_start_of_a_log_doesn_t_fall_with_what_the_page_cache_lost(sim: LogHarness) -> None:
     """tidelog.durability=os: DeleteRecords was durable, the records weren't. No offset is given twice."""
     log = sim.log(tidelog_durability="os")
     fill(log, 30)
@@ -67,26 +67,26 @@ def test_the_start_of_a_log_doesn_t_fall_with_what_the_page_cache_lost(sim: Shor
     assert values(sim.log(tidelog_durability="os")) == [(20, b"new")]
 
 
-def test_the_start_of_a_deleted_topic_is_not_that_of_the_next_one_of_its_name(shore: Shore) -> None:
-    log = shore.log()
+def test_the_start_of_a_deleted_topic_is_not_that_of_the_next_one_of_its_name(harness: LogHarness) -> None:
+    log = harness.log()
     fill(log, 30)
-    shore.flush(log)
+    harness.flush(log)
     log.high_watermark = 30
     log.delete_before(20)
-    shore.settle(1)
-    shore.store.delete("tide", 0, TOPIC_ID)
-    shore.settle(1)
-    shore.kill()
-    log = shore.log(topic_id=NEXT_ID)
+    harness.settle(1)
+    harness.store.delete("tide", 0, TOPIC_ID)
+    harness.settle(1)
+    harness.kill()
+    log = harness.log(topic_id=NEXT_ID)
     assert append(log, b"a") == 0
-    shore.commit(log)
-    shore.restart()
-    log = shore.log(topic_id=NEXT_ID)
+    harness.commit(log)
+    harness.restart()
+    log = harness.log(topic_id=NEXT_ID)
     assert (log.offline, log.log_start, values(log)) == (None, 0, [(0, b"a")])
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_a_log_has_no_hole_where_a_segment_lost_its_unsynced_end(sim: Shore, policy: str) -> None:
+def test_a_log_has_no_hole_where_a_segment_lost_its_unsynced_end(sim: LogHarness, policy: str) -> None:
     log = sim.log(**SMALL, cleanup_policy=policy)
     while len(log.segments) < 2:
         put(log, (b"k", b"v"))
@@ -106,7 +106,7 @@ def test_a_log_has_no_hole_where_a_segment_lost_its_unsynced_end(sim: Shore, pol
     assert put(log, (b"k", b"again")) == last.base_offset
 
 
-def test_holes_that_compaction_made_stay_after_a_crash(sim: Shore) -> None:
+def test_holes_that_compaction_made_stay_after_a_crash(sim: LogHarness) -> None:
     log = compacted(sim, internal_segment_bytes="100000")
     for n in range(3):
         put(log, (b"a", b"%d" % n), (b"b", b"%d" % n))
@@ -121,7 +121,7 @@ def test_holes_that_compaction_made_stay_after_a_crash(sim: Shore) -> None:
     assert (log.offline, log.log_end, values(log)) == (None, 7, before)
 
 
-def test_compaction_waits_until_the_recovery_point_is_saved(picky: Shore) -> None:
+def test_compaction_waits_until_the_recovery_point_is_saved(picky: LogHarness) -> None:
     log = compacted(picky, internal_segment_bytes="100000")
     put(log, (b"a", b"1"), (b"b", b"1"))
     log.roll(picky.now_ms())
@@ -140,14 +140,14 @@ def test_compaction_waits_until_the_recovery_point_is_saved(picky: Shore) -> Non
     assert values(log)[0] == (1, b"1")
 
 
-def test_an_empty_segment_in_the_middle_of_another_hides_nothing(shore: Shore) -> None:
-    log = shore.log()
+def test_an_empty_segment_in_the_middle_of_another_hides_nothing(harness: LogHarness) -> None:
+    log = harness.log()
     fill(log, 10)
-    shore.commit(log)
-    shore.loop.kill()
-    shore.disk.open(f"{log.folder}/{5:020d}.log", create=True)
-    shore.start()
-    log = shore.log()
+    harness.commit(log)
+    harness.loop.kill()
+    harness.disk.open(f"{log.folder}/{5:020d}.log", create=True)
+    harness.start()
+    log = harness.log()
     assert (log.offline, log.log_end, len(values(log))) == (None, 10, 10)
 
 
@@ -158,7 +158,7 @@ def aborted_ids(log: Log) -> list[int]:
     return [entry.producer_id for entry in log.aborted(0, piece)]
 
 
-def test_a_flush_that_the_power_cut_short_shows_nothing_that_was_aborted(sim: Shore) -> None:
+def test_a_flush_that_the_power_cut_short_shows_nothing_that_was_aborted(sim: LogHarness) -> None:
     """Its snapshot of producers is there, what it was to make durable of the transaction index isn't."""
     log, producer = sim.log(), Producer(8, 0, 0)
     append(log, b"first")
@@ -177,7 +177,7 @@ def test_a_flush_that_the_power_cut_short_shows_nothing_that_was_aborted(sim: Sh
 
 
 @pytest.mark.parametrize("zeros", [2, 10, 18, 34])
-def test_half_an_entry_of_the_transaction_index_is_not_trusted(sim: Shore, zeros: int) -> None:
+def test_half_an_entry_of_the_transaction_index_is_not_trusted(sim: LogHarness, zeros: int) -> None:
     log, good, bad = sim.log(), Producer(0, 0, 0), Producer(9, 0, 0)
     put(log, (b"k", b"committed"), producer=good, transactional=True)
     end(log, good, commit=True)
@@ -193,7 +193,7 @@ def test_half_an_entry_of_the_transaction_index_is_not_trusted(sim: Shore, zeros
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_flush_messages_made_durable_is_so_after_a_restart_too(seed: int) -> None:
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     topic = {"tidelog_durability": "os", "flush_messages": "1"}
     log = sim.log(**topic)
     fill(log, 30)
@@ -206,31 +206,31 @@ def test_what_flush_messages_made_durable_is_so_after_a_restart_too(seed: int) -
     sim.loop.kill()
 
 
-def test_a_swap_of_which_the_segment_is_missing_changes_no_index(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_a_swap_of_which_the_segment_is_missing_changes_no_index(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 60)
     folder, expected = log.folder, values(log)
-    shore.stop()
-    index = shore.disk.read_whole(f"{folder}/{FIRST}.index")
-    shore.disk.write_whole(f"{folder}/{FIRST}.index.swap", bytes(16))
-    shore.start()
-    assert values(shore.log(**SMALL)) == expected
-    assert shore.disk.read_whole(f"{folder}/{FIRST}.index") == index
+    harness.stop()
+    index = harness.disk.read_whole(f"{folder}/{FIRST}.index")
+    harness.disk.write_whole(f"{folder}/{FIRST}.index.swap", bytes(16))
+    harness.start()
+    assert values(harness.log(**SMALL)) == expected
+    assert harness.disk.read_whole(f"{folder}/{FIRST}.index") == index
 
 
-def test_what_another_cleaning_left_over_undoes_no_swap(shore: Shore) -> None:
-    log = shore.log(**SMALL)
+def test_what_another_cleaning_left_over_undoes_no_swap(harness: LogHarness) -> None:
+    log = harness.log(**SMALL)
     fill(log, 60)
     second, expected, folder = f"{log.segments[1].base:020d}", values(log), log.folder
-    shore.stop()
+    harness.stop()
     for suffix in (".index", ".timeindex", ".log"):
-        shore.disk.rename(f"{folder}/{second}{suffix}", f"{folder}/{second}{suffix}.swap")
-    shore.disk.write_whole(f"{folder}/{FIRST}.0123456789abcdef.log.cleaned", b"half")
-    shore.start()
-    assert values(shore.log(**SMALL)) == expected
+        harness.disk.rename(f"{folder}/{second}{suffix}", f"{folder}/{second}{suffix}.swap")
+    harness.disk.write_whole(f"{folder}/{FIRST}.0123456789abcdef.log.cleaned", b"half")
+    harness.start()
+    assert values(harness.log(**SMALL)) == expected
 
 
-def test_a_folder_that_could_not_be_put_away_is_not_the_next_topic_s(picky: Shore) -> None:
+def test_a_folder_that_could_not_be_put_away_is_not_the_next_topic_s(picky: LogHarness) -> None:
     log = picky.log(**SMALL)
     fill(log, 60)
     picky.commit(log)
@@ -246,7 +246,7 @@ def test_a_folder_that_could_not_be_put_away_is_not_the_next_topic_s(picky: Shor
     assert values(picky.log(topic_id=NEXT_ID, **SMALL)) == [(0, b"new")]
 
 
-def test_an_old_topic_s_records_are_not_the_next_one_s_when_the_power_brought_its_folder_back(sim: Shore) -> None:
+def test_an_old_topic_s_records_are_not_the_next_one_s_when_the_power_brought_its_folder_back(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"never made durable")
     sim.loop.kill()
@@ -259,7 +259,7 @@ def test_an_old_topic_s_records_are_not_the_next_one_s_when_the_power_brought_it
 @pytest.mark.parametrize("seed", range(5))
 def test_a_folder_that_was_named_again_keeps_its_name(seed: int) -> None:
     """The first crash left an empty folder, without a name."""
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     folder = sim.log().folder
     sim.disk.make_folders(folder)
     sim.kill()
@@ -271,7 +271,7 @@ def test_a_folder_that_was_named_again_keeps_its_name(seed: int) -> None:
     sim.loop.kill()
 
 
-def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: Shore) -> None:
+def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: LogHarness) -> None:
     """The new topic's first write had the offsets of the deleted one fall, and not all files could be written."""
     log = picky.log()
     fill(log, 30)
@@ -302,7 +302,7 @@ def test_a_start_that_was_acknowledged_outlives_an_older_fall(picky: Shore) -> N
     assert (log.offline, log.log_start, log.log_end) == (None, 10, 30)
 
 
-def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: Shore) -> None:
+def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: LogHarness) -> None:
     """The flush that was to move the point had written its index entry."""
     assert isinstance(sim.disk, SimDisk)
     log = sim.log(index_interval_bytes="0")
@@ -321,7 +321,7 @@ def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: Shore) -> None:
     assert append(log, b"next") == 8
 
 
-def test_without_the_recovery_points_only_the_last_segment_is_cut(sim: Shore) -> None:
+def test_without_the_recovery_points_only_the_last_segment_is_cut(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     fill(log, 60)
     sim.flush(log)
@@ -337,7 +337,7 @@ def test_without_the_recovery_points_only_the_last_segment_is_cut(sim: Shore) ->
     assert "the recovery point is not known" in log.offline
 
 
-def test_segments_that_were_truncated_away_do_not_come_back_beside_what_took_their_place(sim: Shore) -> None:
+def test_segments_that_were_truncated_away_do_not_come_back_beside_what_took_their_place(sim: LogHarness) -> None:
     log = sim.log(**SMALL)
     fill(log, 60)
     sim.flush(log)
@@ -359,8 +359,8 @@ def test_segments_that_were_truncated_away_do_not_come_back_beside_what_took_the
 class Stopper:
     """Stops the store as soon as something is durable, as whoever waited for that may do."""
 
-    def __init__(self, shore: Shore) -> None:
-        self._shore = shore
+    def __init__(self, harness: LogHarness) -> None:
+        self._shore = harness
         self.stopped: Promise[None] | None = None
 
     def durable_advanced(self, log: Log) -> None:
@@ -369,20 +369,20 @@ class Stopper:
     def went_offline(self, log: Log) -> None: ...
 
 
-def test_a_stop_that_begins_while_note_is_taken_of_a_flush_saves_its_recovery_point(shore: Shore) -> None:
-    log = shore.log()
+def test_a_stop_that_begins_while_note_is_taken_of_a_flush_saves_its_recovery_point(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, b"a")
-    shore.flush(log)
+    harness.flush(log)
     append(log, b"b")
-    stopper = log.listener = Stopper(shore)
-    shore.store.flush_soon(log)
-    shore.run(lambda: stopper.stopped is not None and stopper.stopped.done)
-    shore.loop.kill()
-    shore.start()
-    assert values(shore.log()) == [(0, b"a"), (1, b"b")]
+    stopper = log.listener = Stopper(harness)
+    harness.store.flush_soon(log)
+    harness.run(lambda: stopper.stopped is not None and stopper.stopped.done)
+    harness.loop.kill()
+    harness.start()
+    assert values(harness.log()) == [(0, b"a"), (1, b"b")]
 
 
-def test_what_fell_is_settled_by_a_stop(picky: Shore) -> None:
+def test_what_fell_is_settled_by_a_stop(picky: LogHarness) -> None:
     """A fall of the recovery point that outlives the stop would have the next start take the log for damaged."""
     log = picky.log()
     fill(log, 30)
@@ -402,20 +402,20 @@ def test_what_fell_is_settled_by_a_stop(picky: Shore) -> None:
     assert append(log, b"next") == 10
 
 
-def test_a_log_that_is_not_what_its_checkpoint_says_is_offline_for_producers(shore: Shore) -> None:
-    fill(shore.log(), 5)
-    folder = shore.log().folder
-    shore.stop()
-    shore.disk.open(f"{folder}/{FIRST}.log").truncate(0)
-    shore.start()
-    log = shore.log()
+def test_a_log_that_is_not_what_its_checkpoint_says_is_offline_for_producers(harness: LogHarness) -> None:
+    fill(harness.log(), 5)
+    folder = harness.log().folder
+    harness.stop()
+    harness.disk.open(f"{folder}/{FIRST}.log").truncate(0)
+    harness.start()
+    log = harness.log()
     with pytest.raises(KafkaError) as refused:
         append(log, b"x")
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.offline is not None
 
 
-def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_folder_of_the_next(sim: Shore) -> None:
+def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_folder_of_the_next(sim: LogHarness) -> None:
     """It knows its files by name."""
     log = sim.log()
     append(log, b"old", producer=Producer(5, 0, 0))
@@ -436,7 +436,7 @@ def test_a_flush_of_a_deleted_topic_writes_nothing_into_the_folder_of_the_next(s
     assert (values(log), log.producers.get(5)) == ([(0, b"new")], None)
 
 
-def test_a_cut_during_a_flush_leaves_no_snapshot_of_what_was_before(sim: Shore) -> None:
+def test_a_cut_during_a_flush_leaves_no_snapshot_of_what_was_before(sim: LogHarness) -> None:
     log = sim.log()
     append(log, b"a", producer=Producer(5, 0, 0))
     append(log, b"b", producer=Producer(5, 0, 1))
@@ -449,7 +449,7 @@ def test_a_cut_during_a_flush_leaves_no_snapshot_of_what_was_before(sim: Shore) 
     assert not sim.disk.exists(log.snapshot_path(2))
 
 
-def test_another_topic_s_folder_that_can_t_be_put_aside_takes_one_log_offline(picky: Shore) -> None:
+def test_another_topic_s_folder_that_can_t_be_put_aside_takes_one_log_offline(picky: LogHarness) -> None:
     fill(picky.log(), 5)
     picky.stop()
     picky.start()
@@ -462,7 +462,7 @@ def test_another_topic_s_folder_that_can_t_be_put_aside_takes_one_log_offline(pi
     assert len(values(picky.log())) == 5
 
 
-def test_a_cut_tells_what_was_whole_behind_it(sim: Shore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cut_tells_what_was_whole_behind_it(sim: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
     assert isinstance(sim.disk, SimDisk)
     log = sim.log()
     fill(log, 10)

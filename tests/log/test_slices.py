@@ -2,8 +2,8 @@
 
 import pytest
 from tests.batches import ANYONE, Producer
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append
 from tests.log.keyed import end, put
-from tests.log.shore import EPOCH, NOW_MS, Shore, append
 
 from tidelog.env.network import Buffer
 from tidelog.log.log import Log
@@ -18,7 +18,7 @@ KINDS = ({}, SMALL, {**SMALL, "segment_index_bytes": "36"}, {**SMALL, "tidelog_d
 MEMORY = {"tidelog_storage": "memory", "retention_bytes": "1000000"}
 
 
-def led(sim: Shore, seed: int) -> bytearray:
+def led(sim: LogHarness, seed: int) -> bytearray:
     """What some leaders wrote: plain batches, those of producers, and transactions, some of them aborted."""
     log, random = sim.log("leader", tidelog_durability="os"), SimRandom(seed)
     sequences = {1: 0, 2: 0}
@@ -65,7 +65,7 @@ def state(log: Log) -> list[object]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("settings", [*KINDS, MEMORY])
 def test_a_slice_makes_the_same_log_as_its_batches_one_by_one(seed: int, settings: dict[str, str]) -> None:
-    sim = Shore(SimDisk(SimRandom(seed)))
+    sim = LogHarness(SimDisk(SimRandom(seed)))
     data = led(sim, seed)
     one, other = (sim.log(name, **settings) for name in ("together", "apart"))
     take(one, data, together=True)
@@ -74,7 +74,7 @@ def test_a_slice_makes_the_same_log_as_its_batches_one_by_one(seed: int, setting
 
 
 def test_what_goes_to_one_segment_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    sim = Shore(SimDisk(SimRandom(1)))
+    sim = LogHarness(SimDisk(SimRandom(1)))
     leader, follower = sim.log("leader", tidelog_durability="os"), sim.log()
     for n in range(50):
         append(leader, b"%d" % n, producer=Producer(1, 0, n // 2) if n % 2 else ANYONE)
@@ -94,7 +94,7 @@ def test_what_goes_to_one_segment_is_one_write(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_comes_before_a_damaged_batch_was_appended() -> None:
-    sim = Shore(SimDisk(SimRandom(1)))
+    sim = LogHarness(SimDisk(SimRandom(1)))
     data = led(sim, 1)
     bad = list(iterate(data))[10]
     data[bad.end - 1] ^= 1
@@ -108,7 +108,7 @@ def test_what_comes_before_a_damaged_batch_was_appended() -> None:
 
 def test_a_slice_that_finds_no_room_leaves_nothing_behind() -> None:
     disk = SimDisk(SimRandom(1))
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     data = led(sim, 1)
     log = sim.log()
     first = next(iterate(data))

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
-from tests.log.shore import EPOCH, NOW_MS, TOPIC_ID, CountingDisk, Shore, append, send, values
+from tests.log.harness import EPOCH, NOW_MS, TOPIC_ID, CountingDisk, LogHarness, append, send, values
 from tests.work import calls
 
 from tidelog.log.scan import BadBatch
@@ -15,34 +15,34 @@ from tidelog.wire.markers import marker_record
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
 
 
-def test_a_log_is_the_same_for_everyone(shore: Shore) -> None:
-    assert shore.log() is shore.log()
-    assert shore.log("tide", 1) is not shore.log()
-    assert {log.place for log in shore.store.logs()} == {"tide-0", "tide-1"}
+def test_a_log_is_the_same_for_everyone(harness: LogHarness) -> None:
+    assert harness.log() is harness.log()
+    assert harness.log("tide", 1) is not harness.log()
+    assert {log.place for log in harness.store.logs()} == {"tide-0", "tide-1"}
 
 
-def test_a_deleted_log_leaves_its_name_at_once_and_its_files_later(shore: Shore) -> None:
-    log = shore.log()
+def test_a_deleted_log_leaves_its_name_at_once_and_its_files_later(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, b"old")
     piece = log.read(0, 100, 1)
-    shore.store.delete("tide", 0, b"another's id....")
-    assert shore.log() is log
-    shore.store.delete("tide", 0, TOPIC_ID)
+    harness.store.delete("tide", 0, b"another's id....")
+    assert harness.log() is log
+    harness.store.delete("tide", 0, TOPIC_ID)
     with pytest.raises(KafkaError) as caught:
         append(log, b"x")
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    again = shore.log(topic_id=bytes(15) + b"\x02")
+    again = harness.log(topic_id=bytes(15) + b"\x02")
     assert (again.log_end, append(again, b"new")) == (0, 0)
     assert piece is not None
     assert bytes(piece.view()), "a slice under way is sent to its end"
-    assert sum(name.endswith("-delete") for name in shore.disk.list_folder(shore.root)) == 1
-    shore.settle(61)
-    assert sum(name.endswith("-delete") for name in shore.disk.list_folder(shore.root)) == 0
-    shore.restart()
-    assert values(shore.log(topic_id=bytes(15) + b"\x02")) == [(0, b"new")]
+    assert sum(name.endswith("-delete") for name in harness.disk.list_folder(harness.root)) == 1
+    harness.settle(61)
+    assert sum(name.endswith("-delete") for name in harness.disk.list_folder(harness.root)) == 0
+    harness.restart()
+    assert values(harness.log(topic_id=bytes(15) + b"\x02")) == [(0, b"new")]
 
 
-def test_logs_deleted_one_after_the_other_share_syncs_of_their_folder(sim: Shore) -> None:
+def test_logs_deleted_one_after_the_other_share_syncs_of_their_folder(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     for number in range(50):
         append(sim.log("tide", number), b"value")
@@ -57,7 +57,7 @@ def test_logs_deleted_one_after_the_other_share_syncs_of_their_folder(sim: Shore
     assert not any(name.startswith("tide-") and not name.endswith("-delete") for name in sim.disk.list_folder(sim.root))
 
 
-def test_what_was_known_of_a_deleted_log_never_counts_for_a_new_one_of_its_name(sim: Shore) -> None:
+def test_what_was_known_of_a_deleted_log_never_counts_for_a_new_one_of_its_name(sim: LogHarness) -> None:
     log = sim.log()
     for _ in range(50):
         append(log, b"old")
@@ -77,55 +77,55 @@ def test_what_was_known_of_a_deleted_log_never_counts_for_a_new_one_of_its_name(
         sim.flush(log)
 
 
-def test_a_log_on_disk_that_nobody_opened_can_be_deleted(shore: Shore) -> None:
-    append(shore.log(), b"a")
-    shore.restart()
-    assert shore.store.found() == [("tide", 0)]
-    shore.store.delete("tide", 0, TOPIC_ID)
-    assert shore.store.found() == []
-    shore.settle(1)
-    assert shore.log().log_end == 0
+def test_a_log_on_disk_that_nobody_opened_can_be_deleted(harness: LogHarness) -> None:
+    append(harness.log(), b"a")
+    harness.restart()
+    assert harness.store.found() == [("tide", 0)]
+    harness.store.delete("tide", 0, TOPIC_ID)
+    assert harness.store.found() == []
+    harness.settle(1)
+    assert harness.log().log_end == 0
 
 
-def test_a_folder_that_no_topic_has_is_put_aside(shore: Shore) -> None:
-    append(shore.log(), b"a")
-    shore.restart()
-    shore.store.put_stray_aside("tide", 0)
-    shore.settle(1)
-    assert any(name.endswith("-stray") for name in shore.disk.list_folder(shore.root))
+def test_a_folder_that_no_topic_has_is_put_aside(harness: LogHarness) -> None:
+    append(harness.log(), b"a")
+    harness.restart()
+    harness.store.put_stray_aside("tide", 0)
+    harness.settle(1)
+    assert any(name.endswith("-stray") for name in harness.disk.list_folder(harness.root))
 
 
-def test_what_a_deletion_left_behind_goes_at_the_next_start(shore: Shore) -> None:
-    append(shore.log(), b"a")
-    shore.store.delete("tide", 0, TOPIC_ID)
-    shore.stop()
-    assert any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
-    shore.start()
-    shore.settle(1)
-    assert not any(name.endswith("-delete") for name in shore.disk.list_folder(shore.root))
+def test_what_a_deletion_left_behind_goes_at_the_next_start(harness: LogHarness) -> None:
+    append(harness.log(), b"a")
+    harness.store.delete("tide", 0, TOPIC_ID)
+    harness.stop()
+    assert any(name.endswith("-delete") for name in harness.disk.list_folder(harness.root))
+    harness.start()
+    harness.settle(1)
+    assert not any(name.endswith("-delete") for name in harness.disk.list_folder(harness.root))
 
 
-def test_a_topic_with_a_name_like_a_partition(shore: Shore) -> None:
-    append(shore.log("a-1", 2), b"x")
-    append(shore.log("a", 1), b"y")
-    shore.restart()
-    assert sorted(shore.store.found()) == [("a", 1), ("a-1", 2)]
-    assert values(shore.log("a-1", 2)) == [(0, b"x")]
+def test_a_topic_with_a_name_like_a_partition(harness: LogHarness) -> None:
+    append(harness.log("a-1", 2), b"x")
+    append(harness.log("a", 1), b"y")
+    harness.restart()
+    assert sorted(harness.store.found()) == [("a", 1), ("a-1", 2)]
+    assert values(harness.log("a-1", 2)) == [(0, b"x")]
 
 
-def test_a_broken_checkpoint_means_reading_again(shore: Shore) -> None:
-    append(shore.log(), b"a")
-    shore.stop()
-    shore.disk.write_whole(f"{shore.root}/recovery-point-offset-checkpoint", b"0\n17\nwhat")
-    shore.start()
-    assert values(shore.log()) == [(0, b"a")]
+def test_a_broken_checkpoint_means_reading_again(harness: LogHarness) -> None:
+    append(harness.log(), b"a")
+    harness.stop()
+    harness.disk.write_whole(f"{harness.root}/recovery-point-offset-checkpoint", b"0\n17\nwhat")
+    harness.start()
+    assert values(harness.log()) == [(0, b"a")]
 
 
 CALLS_A_LOG_MAX = 60
 CALLS_A_RESTART_MAX = 1000
 
 
-def test_ten_thousand_logs_that_were_never_written_cost_nothing(sim: Shore) -> None:
+def test_ten_thousand_logs_that_were_never_written_cost_nothing(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     with calls() as spent:
         for n in range(10_000):
@@ -134,7 +134,7 @@ def test_ten_thousand_logs_that_were_never_written_cost_nothing(sim: Shore) -> N
     assert sim.folders() == []
 
 
-def test_many_logs_are_stopped_and_opened_again_quickly(real: Shore) -> None:
+def test_many_logs_are_stopped_and_opened_again_quickly(real: LogHarness) -> None:
     count = 1000
     for n in range(count):
         append(real.log("wide", n), b"%d" % n)
@@ -147,7 +147,7 @@ def test_many_logs_are_stopped_and_opened_again_quickly(real: Shore) -> None:
     assert len(real.store.files) == 1
 
 
-def test_the_scrub_finds_a_flipped_bit_that_nobody_reads(sim: Shore) -> None:
+def test_the_scrub_finds_a_flipped_bit_that_nobody_reads(sim: LogHarness) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, other = sim.log(**SMALL), sim.log("other", **SMALL)
     for _ in range(50):
@@ -170,8 +170,8 @@ def test_the_scrub_finds_a_flipped_bit_that_nobody_reads(sim: Shore) -> None:
     assert path in log.offline
 
 
-def test_the_scrub_goes_through_a_segment_in_pieces(shore: Shore) -> None:
-    log = shore.log()
+def test_the_scrub_goes_through_a_segment_in_pieces(harness: LogHarness) -> None:
+    log = harness.log()
     for _ in range(20):
         append(log, b"x" * 100)
     file = log.segments.file_of(log.segments[0])
@@ -184,12 +184,12 @@ def test_the_scrub_goes_through_a_segment_in_pieces(shore: Shore) -> None:
     assert steps > 4
 
 
-def test_a_transaction_that_was_aborted_is_told_to_readers(shore: Shore) -> None:
+def test_a_transaction_that_was_aborted_is_told_to_readers(harness: LogHarness) -> None:
     def marker(commit: bool) -> bytearray:
         record = marker_record(3, NOW_MS, commit=commit)
         return build([record], transactional=True, control=True, producer_id=8, producer_epoch=0)
 
-    log = shore.log(**SMALL)
+    log = harness.log(**SMALL)
     for n, commit in enumerate((True, False, True)):
         append(log, b"plain")
         data = Batch([Sent()], producer=Producer(8, 0, n), attributes=TRANSACTIONAL, base_timestamp=NOW_MS)
@@ -201,11 +201,11 @@ def test_a_transaction_that_was_aborted_is_told_to_readers(shore: Shore) -> None
         assert log.producers.first_unstable == -1
     for ending in ("", "kill", "restart", "flush"):
         if ending == "flush":
-            shore.flush(log)
+            harness.flush(log)
         elif ending:
-            getattr(shore, ending)()
-        log = shore.log(**SMALL)
-        shore.commit(log)
+            getattr(harness, ending)()
+        log = harness.log(**SMALL)
+        harness.commit(log)
         log.producers.advance_high_watermark(log.durable_end)
         assert log.producers.first_unstable == -1
         piece = log.read(0, 1 << 20, log.log_end)
@@ -214,7 +214,7 @@ def test_a_transaction_that_was_aborted_is_told_to_readers(shore: Shore) -> None
         assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [(8, 4, 5)]
 
 
-def test_when_no_more_files_may_be_opened_fewer_are_kept(sim: Shore) -> None:
+def test_when_no_more_files_may_be_opened_fewer_are_kept(sim: LogHarness) -> None:
     logs = [sim.log("tide", n) for n in range(40)]
     for log in logs:
         append(log, b"a")
@@ -231,8 +231,8 @@ def test_when_no_more_files_may_be_opened_fewer_are_kept(sim: Shore) -> None:
     assert files.limit == 16
 
 
-def test_the_scrub_finds_offsets_that_are_wrong_though_the_checksum_is_right(shore: Shore) -> None:
-    log = shore.log()
+def test_the_scrub_finds_offsets_that_are_wrong_though_the_checksum_is_right(harness: LogHarness) -> None:
+    log = harness.log()
     for _ in range(5):
         append(log, b"x")
     file = log.segments.file_of(log.segments[0])

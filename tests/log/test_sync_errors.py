@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from tests.log.shore import TOPIC_ID, CountingDisk, Shore, append, values
+from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
 
 from tidelog.env.real_disk import RealDisk
 from tidelog.log.commit import Syncing, mark_of
@@ -24,7 +24,7 @@ class Crowded(CountingDisk):
         return super().open(path, create=create)
 
 
-def test_a_failed_sync_concerns_the_log_whose_file_it_was(sim: Shore) -> None:
+def test_a_failed_sync_concerns_the_log_whose_file_it_was(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     first, second = sim.log("tide", 0), sim.log("tide", 1)
     for log in (first, second):
@@ -41,7 +41,7 @@ def test_a_failed_sync_concerns_the_log_whose_file_it_was(sim: Shore) -> None:
     assert (sound.offline, sound.durable_end) == (None, 2)
 
 
-def test_a_failed_sync_of_everything_concerns_everyone(sim: Shore) -> None:
+def test_a_failed_sync_of_everything_concerns_everyone(sim: LogHarness) -> None:
     assert isinstance(sim.disk, CountingDisk)
     logs = [sim.log("tide", n) for n in range(20)]
     for log in logs:
@@ -52,33 +52,33 @@ def test_a_failed_sync_of_everything_concerns_everyone(sim: Shore) -> None:
     assert all(log.offline is not None and log.durable_end == 0 for log in logs)
 
 
-def test_a_topic_that_is_deleted_during_a_sync_harms_no_other(shore: Shore) -> None:
-    shore.store.files.limit = 16
-    logs = [shore.log("tide", n) for n in range(3)]
+def test_a_topic_that_is_deleted_during_a_sync_harms_no_other(harness: LogHarness) -> None:
+    harness.store.files.limit = 16
+    logs = [harness.log("tide", n) for n in range(3)]
     for log in logs:
         append(log, b"a")
-        shore.store.commit.request(log)
-    shore.timeline.run_until(lambda: shore.store.commit._syncing, shore.timeline.now + 1)
-    shore.store.delete("tide", 1, TOPIC_ID)
-    shore.run(lambda: shore.store.commit.idle)
+        harness.store.commit.request(log)
+    harness.timeline.run_until(lambda: harness.store.commit._syncing, harness.timeline.now + 1)
+    harness.store.delete("tide", 1, TOPIC_ID)
+    harness.run(lambda: harness.store.commit.idle)
     assert [(log.offline, log.durable_end) for log in (logs[0], logs[2])] == [(None, 1), (None, 1)]
 
 
-def test_a_truncation_during_a_sync_is_synced_again(shore: Shore) -> None:
-    log = shore.log()
+def test_a_truncation_during_a_sync_is_synced_again(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, b"a")
     append(log, b"b")
-    shore.store.commit.request(log)
-    shore.timeline.run_until(lambda: shore.store.commit._syncing, shore.timeline.now + 1)
+    harness.store.commit.request(log)
+    harness.timeline.run_until(lambda: harness.store.commit._syncing, harness.timeline.now + 1)
     log.truncate_to(1)
     append(log, b"c")
-    shore.run(lambda: shore.store.commit.idle)
+    harness.run(lambda: harness.store.commit.idle)
     assert (log.durable_end, values(log)) == (2, [(0, b"a"), (1, b"c")])
 
 
 def test_without_a_free_descriptor_the_sync_is_tried_again() -> None:
     disk = Crowded(SimRandom(5))
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     log = sim.log()
     append(log, b"a")
     disk.refusals = 2
@@ -89,7 +89,7 @@ def test_without_a_free_descriptor_the_sync_is_tried_again() -> None:
     sim.loop.kill()
 
 
-def test_closed_files_are_opened_for_the_sync(real: Shore) -> None:
+def test_closed_files_are_opened_for_the_sync(real: LogHarness) -> None:
     assert isinstance(real.disk, RealDisk)
     log = real.log()
     append(log, b"a")
@@ -98,7 +98,7 @@ def test_closed_files_are_opened_for_the_sync(real: Shore) -> None:
     assert log.durable_end == 1
 
 
-def under_way(sim: Shore, log: Log) -> None:
+def under_way(sim: LogHarness, log: Log) -> None:
     """The group commit and the flush sync the log at the same time."""
     sim.store.commit.request(log)
     sim.store.flush_soon(log)
@@ -110,7 +110,7 @@ def under_way(sim: Shore, log: Log) -> None:
 def test_of_two_syncs_at_the_same_time_the_failed_one_counts(seed: int, keeps_cache: bool) -> None:
     disk = SimDisk(SimRandom(seed))
     disk.failed_sync_keeps_cache = keeps_cache
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     sim.loop._random = SimRandom(seed)
     log = sim.log()
     append(log, b"a")
@@ -127,15 +127,15 @@ def test_of_two_syncs_at_the_same_time_the_failed_one_counts(seed: int, keeps_ca
     sim.loop.kill()
 
 
-def test_of_two_syncs_at_the_same_time_both_count_when_both_end_well(shore: Shore) -> None:
-    log = shore.log()
+def test_of_two_syncs_at_the_same_time_both_count_when_both_end_well(harness: LogHarness) -> None:
+    log = harness.log()
     append(log, b"a")
-    under_way(shore, log)
-    shore.run(lambda: shore.store.commit.idle and shore.store.upkeep.idle)
+    under_way(harness, log)
+    harness.run(lambda: harness.store.commit.idle and harness.store.upkeep.idle)
     assert (log.offline, log.durable_end, log.recovery_point) == (None, 1, 1)
 
 
-def test_a_log_that_is_not_flushed_does_not_wait_for_the_flush_of_another(sim: Shore) -> None:
+def test_a_log_that_is_not_flushed_does_not_wait_for_the_flush_of_another(sim: LogHarness) -> None:
     flushed, other = sim.log("tide", 0), sim.log("tide", 1)
     for log in (flushed, other):
         append(log, b"a")
@@ -147,7 +147,7 @@ def test_a_log_that_is_not_flushed_does_not_wait_for_the_flush_of_another(sim: S
     assert (flushed.durable_end, flushed.offline) == (1, None)
 
 
-def test_a_failed_sync_of_everything_concerns_logs_that_did_not_ask_for_it(sim: Shore) -> None:
+def test_a_failed_sync_of_everything_concerns_logs_that_did_not_ask_for_it(sim: LogHarness) -> None:
     """It may have dropped what they had in memory, and their own sync would succeed."""
     bystander, done = sim.log("ebb", 0), sim.log("ebb", 1)
     append(done, b"a")
@@ -166,7 +166,7 @@ def test_a_failed_sync_of_everything_concerns_logs_that_did_not_ask_for_it(sim: 
 
 def test_a_lack_of_descriptors_does_not_hide_a_failed_sync() -> None:
     disk = Crowded(SimRandom(5))
-    sim = Shore(disk)
+    sim = LogHarness(disk)
     log = sim.log()
     append(log, b"a")
     disk.refusals = 2
@@ -177,7 +177,7 @@ def test_a_lack_of_descriptors_does_not_hide_a_failed_sync() -> None:
     sim.loop.kill()
 
 
-def test_what_a_truncation_took_during_a_sync_is_not_missed_where_its_name_is_used_again(sim: Shore) -> None:
+def test_what_a_truncation_took_during_a_sync_is_not_missed_where_its_name_is_used_again(sim: LogHarness) -> None:
     log = sim.log(internal_segment_bytes="1000")
     for _ in range(20):
         append(log, bytes(100))

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, values
 from tests.log.keyed import COMPACT, clean, pairs, put, roll
-from tests.log.shore import EPOCH, NOW_MS, Shore, append, values
 
 from tidelog.log.log import Log
 from tidelog.wire.batch import build
@@ -61,14 +61,14 @@ def steps(seed: int) -> list[Step]:
     return made
 
 
-def apply(shore: Shore, log: Log, *wanted: Step) -> None:
+def apply(harness: LogHarness, log: Log, *wanted: Step) -> None:
     for number, step in enumerate(wanted):
         view = memoryview(bytearray(step.data))
         log.append(view, 0, len(view), step.epoch, NOW_MS + number, internal=True)
         if step.rolls:
             log.roll(NOW_MS + number)
         if step.flushes:
-            shore.flush(log)
+            harness.flush(log)
 
 
 def state(log: Log) -> dict[str, Any]:
@@ -96,22 +96,22 @@ def state(log: Log) -> dict[str, Any]:
     }
 
 
-def after_restart(shore: Shore) -> None:
-    shore.restart()
+def after_restart(harness: LogHarness) -> None:
+    harness.restart()
 
 
-def after_kill(shore: Shore) -> None:
-    shore.kill()
+def after_kill(harness: LogHarness) -> None:
+    harness.kill()
 
 
-def after_power_loss(shore: Shore) -> None:
-    shore.power_loss()
+def after_power_loss(harness: LogHarness) -> None:
+    harness.power_loss()
 
 
 @pytest.mark.parametrize("then", [after_restart, after_kill, after_power_loss], ids=lambda then: then.__name__)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_log_that_was_cut_is_as_one_that_never_had_the_rest(
-    sim: Shore, seed: int, then: Callable[[Shore], None]
+    sim: LogHarness, seed: int, then: Callable[[LogHarness], None]
 ) -> None:
     random = Random(seed)
     made = steps(seed)
@@ -141,7 +141,7 @@ def test_a_log_that_was_cut_is_as_one_that_never_had_the_rest(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_cut_in_turns_with_what_is_written_is_the_last_of_each(sim: Shore, seed: int) -> None:
+def test_what_is_cut_in_turns_with_what_is_written_is_the_last_of_each(sim: LogHarness, seed: int) -> None:
     random = Random(seed)
     made = steps(seed)
     log, here = sim.log("cut", **SMALL), 0
@@ -166,7 +166,7 @@ def test_what_is_cut_in_turns_with_what_is_written_is_the_last_of_each(sim: Shor
 @pytest.mark.parametrize("target", range(1, 9))
 @pytest.mark.parametrize("first", [b"k", b"another"])
 def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
-    sim: Shore, first: bytes, target: int, then: Callable[[Shore], None]
+    sim: LogHarness, first: bytes, target: int, then: Callable[[LogHarness], None]
 ) -> None:
     """Of eight records of one key only the last stays: a cut anywhere before it leaves nothing, and a place."""
     log = sim.log(**COMPACT)
@@ -192,7 +192,9 @@ def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
 
 @pytest.mark.parametrize("then", [after_restart, after_kill, after_power_loss], ids=lambda then: then.__name__)
 @pytest.mark.parametrize("offset", [0, 40, 1000])
-def test_a_log_that_starts_anew_knows_nothing_of_before(sim: Shore, offset: int, then: Callable[[Shore], None]) -> None:
+def test_a_log_that_starts_anew_knows_nothing_of_before(
+    sim: LogHarness, offset: int, then: Callable[[LogHarness], None]
+) -> None:
     for seed in range(4):
         log = sim.log(f"anew-{seed}", **SMALL)
         made = steps(seed)
@@ -211,8 +213,8 @@ def test_a_log_that_starts_anew_knows_nothing_of_before(sim: Shore, offset: int,
         assert state(sim.log(f"anew-{seed}", **SMALL)) == expected
 
 
-def test_an_epoch_that_was_cut_off_begins_anew_with_the_next_record_of_it(shore: Shore) -> None:
-    log = shore.log()
+def test_an_epoch_that_was_cut_off_begins_anew_with_the_next_record_of_it(harness: LogHarness) -> None:
+    log = harness.log()
     for epoch in (EPOCH, EPOCH + 1, EPOCH + 1):
         append(log, b"x", epoch=epoch)
     assert log.truncate_to(1)

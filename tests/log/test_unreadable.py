@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.log.shore import EPOCH, NOW_MS, Shore, append
+from tests.log.harness import EPOCH, NOW_MS, LogHarness, append
 
 from tidelog.env.disk import ReadableFile
 from tidelog.env.real_disk import RealDisk
@@ -24,19 +24,19 @@ SMALL = {"internal_segment_bytes": "20000", "index_interval_bytes": "200"}
 
 
 @pytest.fixture
-def real(tmp_path: Path) -> Shore:
-    return Shore(RealDisk(), str(tmp_path))
+def real(tmp_path: Path) -> LogHarness:
+    return LogHarness(RealDisk(), str(tmp_path))
 
 
 @pytest.fixture
-def simulated() -> Shore:
+def simulated() -> LogHarness:
     disk = SimDisk(SimRandom(1))
     disk.make_folders("/data")
-    return Shore(disk)
+    return LogHarness(disk)
 
 
-def filled(shore: Shore, count: int = 200) -> Log:
-    log = shore.log(**SMALL)
+def filled(harness: LogHarness, count: int = 200) -> Log:
+    log = harness.log(**SMALL)
     for number in range(count):
         append(log, (b"%d" % number).ljust(500), now_ms=NOW_MS + number)
     return log
@@ -54,7 +54,7 @@ def first_read(log: Log, offset: int) -> int:
     return next(iter(iterate(data))).base_offset
 
 
-def test_an_index_that_somebody_made_shorter_is_read_again(real: Shore) -> None:
+def test_an_index_that_somebody_made_shorter_is_read_again(real: LogHarness) -> None:
     """Its pages were mapped: a look at them ended the process."""
     filled(real)
     real.restart()
@@ -67,7 +67,7 @@ def test_an_index_that_somebody_made_shorter_is_read_again(real: Shore) -> None:
     assert log.offline is None
 
 
-def test_a_segment_that_somebody_made_shorter_takes_its_log_offline(real: Shore) -> None:
+def test_a_segment_that_somebody_made_shorter_takes_its_log_offline(real: LogHarness) -> None:
     """So says who reads it here, the coordinators and the metadata log; what was mapped ended the process."""
     log = filled(real)
     path = log.segments[0].stem + ".log"
@@ -79,7 +79,7 @@ def test_a_segment_that_somebody_made_shorter_takes_its_log_offline(real: Shore)
     assert path in log.offline
 
 
-def test_what_is_before_and_behind_a_bad_sector_is_read(simulated: Shore) -> None:
+def test_what_is_before_and_behind_a_bad_sector_is_read(simulated: LogHarness) -> None:
     log = filled(simulated)
     disk = simulated.disk
     assert isinstance(disk, SimDisk)
@@ -98,7 +98,7 @@ def test_what_is_before_and_behind_a_bad_sector_is_read(simulated: Shore) -> Non
     assert first_read(log, log.log_end - 1) == log.log_end - 1
 
 
-def test_a_bad_sector_is_asked_for_now_and_then(simulated: Shore) -> None:
+def test_a_bad_sector_is_asked_for_now_and_then(simulated: LogHarness) -> None:
     log = filled(simulated)
     disk = simulated.disk
     assert isinstance(disk, SimDisk)
@@ -118,7 +118,7 @@ def test_a_bad_sector_is_asked_for_now_and_then(simulated: Shore) -> None:
 
 
 def test_a_change_that_the_disk_refuses_takes_the_log_offline(
-    simulated: Shore, monkeypatch: pytest.MonkeyPatch
+    simulated: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(simulated)
 
@@ -189,31 +189,31 @@ def test_sealed_indexes_find_what_a_search_from_the_start_finds() -> None:
             assert sealed.lookup(offset) == expected
 
 
-def sim_disk(shore: Shore) -> SimDisk:
-    assert isinstance(shore.disk, SimDisk)
-    return shore.disk
+def sim_disk(harness: LogHarness) -> SimDisk:
+    assert isinstance(harness.disk, SimDisk)
+    return harness.disk
 
 
 def errors_told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def restarted(shore: Shore) -> Log:
+def restarted(harness: LogHarness) -> Log:
     """A filled log of which no sealed segment was looked at since the start."""
-    shore.flush(filled(shore))
-    shore.restart()
-    return shore.log(**SMALL)
+    harness.flush(filled(harness))
+    harness.restart()
+    return harness.log(**SMALL)
 
 
-def scrubbed(shore: Shore, rounds: int) -> None:
-    scrub = Scrub(shore.store.env, shore.store)
+def scrubbed(harness: LogHarness, rounds: int) -> None:
+    scrub = Scrub(harness.store.env, harness.store)
     for _ in range(rounds):
         scrub.step()
-        shore.run(lambda: not scrub.busy)
+        harness.run(lambda: not scrub.busy)
 
 
 def test_the_scrub_tells_of_a_bad_sector_and_the_partition_stays_online(
-    simulated: Shore, caplog: pytest.LogCaptureFixture
+    simulated: LogHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = restarted(simulated)
     segment = log.segments[1]
@@ -231,7 +231,7 @@ def test_the_scrub_tells_of_a_bad_sector_and_the_partition_stays_online(
     assert code_of(log, segment.base + 10) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_the_scrub_goes_on_behind_a_segment_that_it_cannot_read(simulated: Shore) -> None:
+def test_the_scrub_goes_on_behind_a_segment_that_it_cannot_read(simulated: LogHarness) -> None:
     log = restarted(simulated)
     sim_disk(simulated).bad[log.segments[3].stem + ".log"] = range(100)
     damaged = log.segments[1].stem + ".log"  # the last one comes first
@@ -243,7 +243,7 @@ def test_the_scrub_goes_on_behind_a_segment_that_it_cannot_read(simulated: Shore
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_retention_that_cannot_look_passes_the_log_over(
-    simulated: Shore, caplog: pytest.LogCaptureFixture, end: str
+    simulated: LogHarness, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
     """Both the index and the segment that it would be built from."""
     log = filled(simulated)
@@ -274,7 +274,7 @@ def test_retention_that_cannot_look_passes_the_log_over(
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("bad", [100, 540, 1000])
-def test_a_bad_sector_at_its_end_hides_no_more_of_a_segment(simulated: Shore, restart: bool, bad: int) -> None:
+def test_a_bad_sector_at_its_end_hides_no_more_of_a_segment(simulated: LogHarness, restart: bool, bad: int) -> None:
     log = filled(simulated)
     simulated.flush(log)
     if restart:
@@ -294,7 +294,7 @@ def test_a_bad_sector_at_its_end_hides_no_more_of_a_segment(simulated: Shore, re
     assert log.offline is None
 
 
-def test_an_index_is_built_past_a_bad_sector_that_no_header_is_in(simulated: Shore) -> None:
+def test_an_index_is_built_past_a_bad_sector_that_no_header_is_in(simulated: LogHarness) -> None:
     log = restarted(simulated)
     segment = log.segments[1]
     path = segment.stem + ".log"
@@ -306,7 +306,7 @@ def test_an_index_is_built_past_a_bad_sector_that_no_header_is_in(simulated: Sho
     assert code_of(log, segment.base + 10) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_segment_that_could_not_be_looked_at_is_not_taken_for_one_without_timestamps(simulated: Shore) -> None:
+def test_a_segment_that_could_not_be_looked_at_is_not_taken_for_one_without_timestamps(simulated: LogHarness) -> None:
     log = restarted(simulated)
     segment = log.segments[1]
     simulated.disk.remove(segment.stem + ".timeindex")
@@ -322,7 +322,9 @@ def test_a_segment_that_could_not_be_looked_at_is_not_taken_for_one_without_time
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_search_by_time_builds_an_index_again_that_cannot_be_read_any_more(simulated: Shore, suffix: str) -> None:
+def test_a_search_by_time_builds_an_index_again_that_cannot_be_read_any_more(
+    simulated: LogHarness, suffix: str
+) -> None:
     log = restarted(simulated)
     segment = log.segments[1]
     wanted = NOW_MS + segment.base + 5
@@ -336,7 +338,7 @@ def test_a_search_by_time_builds_an_index_again_that_cannot_be_read_any_more(sim
 
 
 def test_a_clock_that_is_set_back_does_not_hide_what_can_be_read_again(
-    simulated: Shore, monkeypatch: pytest.MonkeyPatch
+    simulated: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(simulated)
     disk = sim_disk(simulated)
@@ -350,7 +352,7 @@ def test_a_clock_that_is_set_back_does_not_hide_what_can_be_read_again(
     assert first_read(log, 0) == 0
 
 
-def test_what_is_asked_before_a_bad_sector_does_not_ask_for_it_each_time(simulated: Shore) -> None:
+def test_what_is_asked_before_a_bad_sector_does_not_ask_for_it_each_time(simulated: LogHarness) -> None:
     log = filled(simulated)
     disk = sim_disk(simulated)
     segment = log.segments[1]
@@ -373,7 +375,7 @@ def test_what_is_asked_before_a_bad_sector_does_not_ask_for_it_each_time(simulat
     assert 1 <= len(struck) <= 3, "and again after a while"
 
 
-def test_all_offsets_of_a_bad_batch_are_one(simulated: Shore, caplog: pytest.LogCaptureFixture) -> None:
+def test_all_offsets_of_a_bad_batch_are_one(simulated: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
     log = simulated.log()
     append(log, *[b"x"] * 1000)
     append(log, b"y")
@@ -390,7 +392,7 @@ def test_all_offsets_of_a_bad_batch_are_one(simulated: Shore, caplog: pytest.Log
 
 
 def test_a_bad_sector_in_one_segment_makes_no_fetch_of_others_dearer(
-    simulated: Shore, monkeypatch: pytest.MonkeyPatch
+    simulated: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = restarted(simulated)
     sim_disk(simulated).bad[log.segments[1].stem + ".log"] = range(100)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.log.shore import ROOT, Shore
+from tests.log.harness import ROOT, LogHarness
 from tidelog.raft.checkpointer import Checkpointer, SnapshotSource
 from tidelog.raft.control import data_batch
 from tidelog.raft.settings import RaftSettings
@@ -18,13 +18,13 @@ FOLDER = f"{ROOT}/{METADATA_TOPIC}-0"
 class Scribe:
     """A metadata log, and the checkpoints of it."""
 
-    def __init__(self, shore: Shore) -> None:
-        self.shore = shore
-        self.log = StoreLog(shore.store, shore.timeline, shore.topic(METADATA_CONFIG))
+    def __init__(self, harness: LogHarness) -> None:
+        self.harness = harness
+        self.log = StoreLog(harness.store, harness.timeline, harness.topic(METADATA_CONFIG))
         self.log.open(lambda _: None, lambda _: None)
-        shore.disk.make_folders(FOLDER)
+        harness.disk.make_folders(FOLDER)
         self.checkpointer = Checkpointer(
-            shore.store.env,
+            harness.store.env,
             FOLDER,
             self.log,
             RaftSettings(retention_bytes=0),
@@ -38,17 +38,17 @@ class Scribe:
     def write(self, count: int) -> None:
         for _ in range(count):
             self.log.append(data_batch([b"x"], self.log.end.offset, 1, 5))
-        self.shore.run(lambda: self.log.durable_end == self.log.end.offset)
+        self.harness.run(lambda: self.log.durable_end == self.log.end.offset)
 
     def take(self) -> None:
         taken = self.checkpointer.take()
-        self.shore.run(lambda: taken.done)
-        self.shore.settle(0.1)
+        self.harness.run(lambda: taken.done)
+        self.harness.settle(0.1)
 
 
 @pytest.fixture
 def scribe() -> Scribe:
-    return Scribe(Shore(SimDisk(SimRandom(4))))
+    return Scribe(LogHarness(SimDisk(SimRandom(4))))
 
 
 def test_the_log_goes_on_behind_the_last_checkpoint_only(scribe: Scribe) -> None:
@@ -58,15 +58,15 @@ def test_the_log_goes_on_behind_the_last_checkpoint_only(scribe: Scribe) -> None
     scribe.take()
     assert scribe.checkpointer.snapshots == [SnapshotId(6, 1)]
     assert scribe.log.log_start == 6
-    assert list_snapshots(scribe.shore.disk, FOLDER) == [SnapshotId(6, 1)]
+    assert list_snapshots(scribe.harness.disk, FOLDER) == [SnapshotId(6, 1)]
 
 
 def test_a_checkpoint_that_could_not_be_written_lets_nothing_go(scribe: Scribe) -> None:
-    assert isinstance(scribe.shore.disk, SimDisk)
+    assert isinstance(scribe.harness.disk, SimDisk)
     scribe.write(3)
     scribe.take()
     scribe.write(3)
-    scribe.shore.disk.failing_syncs = 1
+    scribe.harness.disk.failing_syncs = 1
     scribe.take()
     assert (scribe.checkpointer.snapshots, scribe.log.log_start) == ([SnapshotId(3, 1)], 0)
 
@@ -81,7 +81,7 @@ def test_old_checkpoints_that_could_not_be_removed_are_no_reason_to_stumble(
     def refuse(path: str) -> None:
         raise OSError(5, "no", path)
 
-    monkeypatch.setattr(scribe.shore.disk, "remove", refuse)
+    monkeypatch.setattr(scribe.harness.disk, "remove", refuse)
     scribe.take()
     assert "could not be removed" in caplog.text
     monkeypatch.undo()

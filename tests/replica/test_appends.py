@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker
+from tests.apis.sim_broker import NOW_MS, SimBroker, batch, in_transaction, marker
 from tests.batches import Producer
 from tidelog.log.beginning import AT_ONCE_MAX
 from tidelog.metadata.image import PartitionImage
@@ -17,8 +17,8 @@ OS = {"tidelog.durability": "os"}
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide")
     made.make_topic("swift", configs=OS)
     return made
@@ -75,7 +75,7 @@ def refused(act: Callable[[], Any]) -> ErrorCode:
     return error.value.code
 
 
-def test_a_log_that_is_found_counts_as_far_as_it_is_durable_and_the_rest_is_asked_for(broker: Harbour) -> None:
+def test_a_log_that_is_found_counts_as_far_as_it_is_durable_and_the_rest_is_asked_for(broker: SimBroker) -> None:
     broker.append("tide", b"x")
     partition, commit = again(broker.partition("tide"))
     assert (partition.high_watermark, partition.log.high_watermark, partition.catching_up) == (1, 1, False)
@@ -87,7 +87,7 @@ def test_a_log_that_is_found_counts_as_far_as_it_is_durable_and_the_rest_is_aske
     assert commit.logs == [partition.log]
 
 
-def test_a_transaction_that_ended_in_a_log_that_is_found_holds_nobody_up(broker: Harbour) -> None:
+def test_a_transaction_that_ended_in_a_log_that_is_found_holds_nobody_up(broker: SimBroker) -> None:
     first = broker.partition("tide")
     image = first.image
     first.follow_image(image._replace(isr=(1, 2), replicas=(1, 2)))
@@ -98,12 +98,12 @@ def test_a_transaction_that_ended_in_a_log_that_is_found_holds_nobody_up(broker:
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
-def test_a_log_that_nobody_has_written_to_has_nothing_to_remember(broker: Harbour) -> None:
+def test_a_log_that_nobody_has_written_to_has_nothing_to_remember(broker: SimBroker) -> None:
     data = memoryview(bytearray(sent(4)))
     assert broker.partition("tide").remember(data, 0, len(data)) is None
 
 
-def test_a_log_that_is_found_begins_an_epoch_where_this_broker_leads(broker: Harbour) -> None:
+def test_a_log_that_is_found_begins_an_epoch_where_this_broker_leads(broker: SimBroker) -> None:
     first = broker.partition("tide")
     broker.append("tide", b"x")
     before = first.log.epochs.entries()
@@ -113,7 +113,7 @@ def test_a_log_that_is_found_begins_an_epoch_where_this_broker_leads(broker: Har
     assert led.log.epochs.entries() == [*before, (5, 1)]
 
 
-def test_an_append_tells_where_it_is_and_asks_for_a_sync(broker: Harbour) -> None:
+def test_an_append_tells_where_it_is_and_asks_for_a_sync(broker: SimBroker) -> None:
     partition, commit = again(broker.partition("tide"))
     data = memoryview(bytearray(batch(b"x", b"y")))
     assert partition.append(data, 0, len(data), 1, NOW_MS) == (0, 2, -1)
@@ -121,7 +121,7 @@ def test_an_append_tells_where_it_is_and_asks_for_a_sync(broker: Harbour) -> Non
     assert partition.high_watermark == 0
 
 
-def test_what_needs_no_sync_asks_for_none_and_counts_at_once(broker: Harbour) -> None:
+def test_what_needs_no_sync_asks_for_none_and_counts_at_once(broker: SimBroker) -> None:
     partition, commit = again(broker.partition("swift"))
     put(partition, batch(b"x"), acks=-1)
     assert partition.high_watermark == 1
@@ -130,7 +130,7 @@ def test_what_needs_no_sync_asks_for_none_and_counts_at_once(broker: Harbour) ->
     assert (partition.high_watermark, partition.log.high_watermark) == (2, 2)
 
 
-def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: Harbour) -> None:
+def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: SimBroker) -> None:
     partition = broker.partition("swift")
     put(partition, batch(b"x"))
     image = partition.image
@@ -147,7 +147,7 @@ def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: Harbour) -> No
     assert partition.log.log_end == 1
 
 
-def test_a_log_that_is_offline_begins_no_epoch(broker: Harbour) -> None:
+def test_a_log_that_is_offline_begins_no_epoch(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append("tide", b"x")
     before = partition.log.epochs.entries()
@@ -157,7 +157,7 @@ def test_a_log_that_is_offline_begins_no_epoch(broker: Harbour) -> None:
     assert partition.log.epochs.entries() == before
 
 
-def test_records_that_were_looked_at_before_are_not_looked_at_again(broker: Harbour) -> None:
+def test_records_that_were_looked_at_before_are_not_looked_at_again(broker: SimBroker) -> None:
     broker.make_topic("keyed", configs={"cleanup.policy": "compact"})
     partition = broker.partition("keyed")
     data = memoryview(bytearray(batch(b"x")))
@@ -173,7 +173,7 @@ def test_records_that_were_looked_at_before_are_not_looked_at_again(broker: Harb
 # -- batches that come again
 
 
-def test_what_comes_behind_a_refused_batch_waits_for_it(broker: Harbour) -> None:
+def test_what_comes_behind_a_refused_batch_waits_for_it(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     image = partition.image
     partition.follow_image(elsewhere(image))
@@ -185,7 +185,7 @@ def test_what_comes_behind_a_refused_batch_waits_for_it(broker: Harbour) -> None
     assert [put(partition, sent(sequence)) for sequence in (0, 1)] == [2, 3]
 
 
-def test_it_is_not_waited_for_longer_than_any_client_has_it_on_its_way(broker: Harbour) -> None:
+def test_it_is_not_waited_for_longer_than_any_client_has_it_on_its_way(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     data = memoryview(bytearray(sent(0)))
     partition.expect_again(data, 0, len(data), NOW_MS)
@@ -195,7 +195,7 @@ def test_it_is_not_waited_for_longer_than_any_client_has_it_on_its_way(broker: H
     assert put(partition, sent(1), now_ms=NOW_MS + KEPT_MS) == 0
 
 
-def test_what_several_were_refused_waits_for_the_first_of_them(broker: Harbour) -> None:
+def test_what_several_were_refused_waits_for_the_first_of_them(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     for sequence in (3, 4):
         data = memoryview(bytearray(sent(sequence)))
@@ -204,7 +204,7 @@ def test_what_several_were_refused_waits_for_the_first_of_them(broker: Harbour) 
     assert [put(partition, sent(sequence)) for sequence in (3, 4)] == [0, 1]
 
 
-def test_a_producer_that_the_log_knows_is_kept_in_order_by_the_log_alone(broker: Harbour) -> None:
+def test_a_producer_that_the_log_knows_is_kept_in_order_by_the_log_alone(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     put(partition, sent(0))
     data = memoryview(bytearray(sent(1)))
@@ -216,7 +216,7 @@ def test_a_producer_that_the_log_knows_is_kept_in_order_by_the_log_alone(broker:
     assert [put(partition, sent(sequence, epoch=1)) for sequence in (0, 1)] == [1, 2]
 
 
-def test_what_was_sent_before_is_told_its_offset_while_one_before_it_is_waited_for(broker: Harbour) -> None:
+def test_what_was_sent_before_is_told_its_offset_while_one_before_it_is_waited_for(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     for sequence in range(3):
         put(partition, sent(sequence))
@@ -226,7 +226,7 @@ def test_what_was_sent_before_is_told_its_offset_while_one_before_it_is_waited_f
 
 
 def test_who_was_waited_for_and_came_is_not_waited_for_again() -> None:
-    broker = Harbour({"producer.id.expiration.ms": "1000"})
+    broker = SimBroker({"producer.id.expiration.ms": "1000"})
     broker.make_topic("tide")
     partition = broker.partition("tide")
     data = memoryview(bytearray(sent(0)))
@@ -236,7 +236,7 @@ def test_who_was_waited_for_and_came_is_not_waited_for_again() -> None:
     assert put(partition, sent(5), now_ms=NOW_MS + 2000) == 1, "nothing is known of it any more"
 
 
-def test_a_batch_that_does_not_come_again_is_not_waited_for(broker: Harbour) -> None:
+def test_a_batch_that_does_not_come_again_is_not_waited_for(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     view = memoryview(bytearray(sent(0)))
     error = KafkaError(ErrorCode.INVALID_RECORD)
@@ -245,13 +245,13 @@ def test_a_batch_that_does_not_come_again_is_not_waited_for(broker: Harbour) -> 
 
 
 def test_a_batch_of_before_the_restart_is_looked_for_where_memory_does_not_have_it() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide")
     for sequence in range(7):
         put(broker.partition("tide"), sent(sequence))
     broker.settle()
     broker.wait(broker.broker.stop())
-    broker = Harbour(disk=broker.kill())
+    broker = SimBroker(disk=broker.kill())
     partition = broker.partition("tide")
 
     def remember(data: bytes) -> Any:
@@ -266,7 +266,7 @@ def test_a_batch_of_before_the_restart_is_looked_for_where_memory_does_not_have_
     assert put(partition, sent(4)) == 4
 
 
-def test_a_log_is_made_ready_off_the_loop_before_its_first_write_only_and_only_by_its_leader(broker: Harbour) -> None:
+def test_a_log_is_made_ready_off_the_loop_before_its_first_write_only_and_only_by_its_leader(broker: SimBroker) -> None:
     broker.make_topic("wide", AT_ONCE_MAX)
     for index in range(AT_ONCE_MAX):  # so many make their files themselves
         assert broker.partition("wide", index).begin() is None
@@ -285,7 +285,7 @@ def test_a_log_is_made_ready_off_the_loop_before_its_first_write_only_and_only_b
 # -- the broker's own
 
 
-def test_the_brokers_own_batches_are_written_in_its_epoch_only(broker: Harbour) -> None:
+def test_the_brokers_own_batches_are_written_in_its_epoch_only(broker: SimBroker) -> None:
     partition, commit = again(broker.partition("tide"))
     assert partition.append_own(own(0), 0, NOW_MS) == 1
     assert commit.logs == [partition.log]
@@ -297,7 +297,7 @@ def test_the_brokers_own_batches_are_written_in_its_epoch_only(broker: Harbour) 
 
 
 def test_the_brokers_own_batches_have_the_topics_bounds() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     most = len(own(0, b"v" * 100))
     broker.make_topic("two", configs={"min.insync.replicas": "2", "max.message.bytes": str(most)})
     partition = broker.partition("two")

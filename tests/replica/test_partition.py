@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apis.harbour import NOW_MS, Harbour, batch, in_transaction, marker, produce_fields
+from tests.apis.sim_broker import NOW_MS, SimBroker, batch, in_transaction, marker, produce_fields
 from tidelog.log.log import Log
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica.partition import Partition
@@ -24,13 +24,13 @@ class Waiter:
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide")
     return made
 
 
-def produce(broker: Harbour, acks: int = 1) -> None:
+def produce(broker: SimBroker, acks: int = 1) -> None:
     broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), acks=acks))
 
 
@@ -38,7 +38,7 @@ def next_image(image: PartitionImage, leader: int = 1) -> PartitionImage:
     return image._replace(leader=leader, leader_epoch=image.leader_epoch + 1, partition_epoch=image.partition_epoch + 1)
 
 
-def test_the_high_watermark_follows_what_is_durable_not_what_is_written(broker: Harbour) -> None:
+def test_the_high_watermark_follows_what_is_durable_not_what_is_written(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.hold_syncs()
     produce(broker)
@@ -50,7 +50,7 @@ def test_the_high_watermark_follows_what_is_durable_not_what_is_written(broker: 
     broker.check()
 
 
-def test_a_sync_covers_only_what_was_written_when_it_began(broker: Harbour) -> None:
+def test_a_sync_covers_only_what_was_written_when_it_began(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.hold_syncs()
     produce(broker)
@@ -65,14 +65,14 @@ def test_a_sync_covers_only_what_was_written_when_it_began(broker: Harbour) -> N
 
 
 def test_with_durability_os_the_high_watermark_needs_no_sync() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", configs={"tidelog.durability": "os"})
     broker.hold_syncs()
     produce(broker, acks=-1)
     assert broker.partition("tide").high_watermark == 1
 
 
-def test_when_durability_is_lowered_what_was_written_counts_at_once(broker: Harbour) -> None:
+def test_when_durability_is_lowered_what_was_written_counts_at_once(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     produce(broker)
     broker.settle()
@@ -85,13 +85,13 @@ def test_when_durability_is_lowered_what_was_written_counts_at_once(broker: Harb
 
 
 def test_no_more_in_sync_replicas_are_asked_for_than_there_are_replicas() -> None:
-    broker = Harbour()
+    broker = SimBroker()
     broker.make_topic("tide", configs={"min.insync.replicas": "2"})
     assert broker.append("tide", b"x") == 0
     assert broker.partition("tide").high_watermark == 1
 
 
-def test_below_min_insync_replicas_nothing_is_taken_and_the_high_watermark_stands_still(broker: Harbour) -> None:
+def test_below_min_insync_replicas_nothing_is_taken_and_the_high_watermark_stands_still(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": "2"}]
     resource = {"resource_type": 2, "resource_name": "tide", "configs": configs}
@@ -106,7 +106,7 @@ def test_below_min_insync_replicas_nothing_is_taken_and_the_high_watermark_stand
     assert (partition.log.durable_end, partition.high_watermark) == (1, 0)
 
 
-def test_those_who_wait_hear_of_a_new_leader_epoch(broker: Harbour) -> None:
+def test_those_who_wait_hear_of_a_new_leader_epoch(broker: SimBroker) -> None:
     partition, told, waiter = broker.partition("tide"), [], Waiter()
     broker.hold_syncs()
     produce(broker)
@@ -121,7 +121,7 @@ def test_those_who_wait_hear_of_a_new_leader_epoch(broker: Harbour) -> None:
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_only_a_leader_begins_an_epoch_in_its_log(broker: Harbour) -> None:
+def test_only_a_leader_begins_an_epoch_in_its_log(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append("tide", b"x")
     before = partition.log.epochs.entries()
@@ -131,7 +131,7 @@ def test_only_a_leader_begins_an_epoch_in_its_log(broker: Harbour) -> None:
     assert partition.log.epochs.entries() == [*before, (partition.leader_epoch, 1)]
 
 
-def test_the_same_image_again_changes_nothing(broker: Harbour) -> None:
+def test_the_same_image_again_changes_nothing(broker: SimBroker) -> None:
     partition, told = broker.partition("tide"), []
     broker.hold_syncs()
     produce(broker)
@@ -149,7 +149,7 @@ def test_the_same_image_again_changes_nothing(broker: Harbour) -> None:
         (-2, ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-def test_a_client_is_fenced_by_the_epoch_it_believes_in(broker: Harbour, epoch: int, code: ErrorCode | None) -> None:
+def test_a_client_is_fenced_by_the_epoch_it_believes_in(broker: SimBroker, epoch: int, code: ErrorCode | None) -> None:
     partition = broker.partition("tide")
     assert partition.leader_epoch == 0
     if code is None:
@@ -160,7 +160,7 @@ def test_a_client_is_fenced_by_the_epoch_it_believes_in(broker: Harbour, epoch: 
     assert refused.value.code == code
 
 
-def test_an_older_epoch_is_fenced(broker: Harbour) -> None:
+def test_an_older_epoch_is_fenced(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     partition.follow_image(next_image(partition.image))
     with pytest.raises(KafkaError) as refused:
@@ -168,7 +168,7 @@ def test_an_older_epoch_is_fenced(broker: Harbour) -> None:
     assert refused.value.code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_waiting_for_what_is_committed_or_can_not_be_ends_at_once(broker: Harbour) -> None:
+def test_waiting_for_what_is_committed_or_can_not_be_ends_at_once(broker: SimBroker) -> None:
     partition, told = broker.partition("tide"), []
     broker.append("tide", b"x")
     partition.wait_for_ack(1, told.append)
@@ -179,7 +179,7 @@ def test_waiting_for_what_is_committed_or_can_not_be_ends_at_once(broker: Harbou
     assert told == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_waiter_is_woken_once_a_turn_however_many_batches_come(broker: Harbour) -> None:
+def test_a_waiter_is_woken_once_a_turn_however_many_batches_come(broker: SimBroker) -> None:
     partition, waiter = broker.partition("tide"), Waiter()
     broker.hold_syncs()
     for _ in range(5):
@@ -194,14 +194,14 @@ def test_a_waiter_is_woken_once_a_turn_however_many_batches_come(broker: Harbour
     assert waiter.woken == 1
 
 
-def test_when_the_broker_stops_parked_fetches_are_answered(broker: Harbour) -> None:
+def test_when_the_broker_stops_parked_fetches_are_answered(broker: SimBroker) -> None:
     partition, waiter = broker.partition("tide"), Waiter()
     partition.park(waiter)
     broker.wait(broker.broker.stop())
     assert waiter.expired
 
 
-def test_a_topic_made_again_under_its_name_has_a_new_partition(broker: Harbour) -> None:
+def test_a_topic_made_again_under_its_name_has_a_new_partition(broker: SimBroker) -> None:
     old = broker.partition("tide")
     broker.append("tide", b"x")
     broker.delete_topic("tide")
@@ -219,13 +219,13 @@ def test_a_topic_made_again_under_its_name_has_a_new_partition(broker: Harbour) 
 
 
 @pytest.mark.parametrize("index", [-1, 1, 2**31 - 1])
-def test_a_partition_beyond_the_topics_is_unknown(broker: Harbour, index: int) -> None:
+def test_a_partition_beyond_the_topics_is_unknown(broker: SimBroker, index: int) -> None:
     with pytest.raises(KafkaError) as refused:
         broker.partition("tide", index)
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: Harbour) -> None:
+def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append("tide", b"x")
     fields = {"topics": [{"name": "tide", "count": 3, "assignments": None}], "timeout_ms": 1000}
@@ -236,7 +236,7 @@ def test_new_partitions_can_be_used_and_the_old_ones_go_on(broker: Harbour) -> N
 
 
 def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(
-    broker: Harbour, monkeypatch: pytest.MonkeyPatch
+    broker: SimBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.make_topic("wide", 3)
     partitions = [broker.partition("wide", index) for index in range(3)]
@@ -259,7 +259,7 @@ def test_a_log_that_can_not_follow_does_not_keep_the_others_from_it(
 # -- those who wait
 
 
-def test_acknowledgements_come_in_order_each_once_and_none_too_early(broker: Harbour) -> None:
+def test_acknowledgements_come_in_order_each_once_and_none_too_early(broker: SimBroker) -> None:
     partition, told = broker.partition("tide"), []
     broker.hold_syncs()
     for _ in range(3):
@@ -272,7 +272,7 @@ def test_acknowledgements_come_in_order_each_once_and_none_too_early(broker: Har
     assert told[2:] == [(4, ErrorCode.NONE)]
 
 
-def test_nobody_is_woken_while_nothing_new_is_there(broker: Harbour) -> None:
+def test_nobody_is_woken_while_nothing_new_is_there(broker: SimBroker) -> None:
     partition, waiter = broker.partition("tide"), Waiter()
     broker.append("tide", b"x")
     partition.park(waiter)
@@ -281,7 +281,7 @@ def test_nobody_is_woken_while_nothing_new_is_there(broker: Harbour) -> None:
     assert waiter.woken == 0
 
 
-def test_those_who_wait_hear_that_the_topic_is_gone(broker: Harbour) -> None:
+def test_those_who_wait_hear_that_the_topic_is_gone(broker: SimBroker) -> None:
     partition, told, waiter = broker.partition("tide"), [], Waiter()
     partition.wait_for_ack(1, told.append)
     partition.park(waiter)
@@ -292,7 +292,7 @@ def test_those_who_wait_hear_that_the_topic_is_gone(broker: Harbour) -> None:
     assert partition.log.listener is None
 
 
-def test_those_who_wait_hear_that_the_disk_failed(broker: Harbour) -> None:
+def test_those_who_wait_hear_that_the_disk_failed(broker: SimBroker) -> None:
     partition, told, waiter = broker.partition("tide"), [], Waiter()
     partition.wait_for_ack(1, told.append)
     partition.park(waiter)
@@ -301,7 +301,7 @@ def test_those_who_wait_hear_that_the_disk_failed(broker: Harbour) -> None:
     assert (told, waiter.woken) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
 
 
-def test_a_waiter_that_leaves_takes_nobody_else_along(broker: Harbour) -> None:
+def test_a_waiter_that_leaves_takes_nobody_else_along(broker: SimBroker) -> None:
     partition, first, second, third = broker.partition("tide"), Waiter(), Waiter(), Waiter()
     partition.unpark(first)
     for waiter in (first, second, third):
@@ -318,7 +318,7 @@ def test_a_waiter_that_leaves_takes_nobody_else_along(broker: Harbour) -> None:
 # -- as the image says
 
 
-def test_what_an_earlier_leader_may_have_shown_is_caught_up_with_first(broker: Harbour) -> None:
+def test_what_an_earlier_leader_may_have_shown_is_caught_up_with_first(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append("tide", b"x")
     assert not partition.catching_up
@@ -331,7 +331,7 @@ def test_what_an_earlier_leader_may_have_shown_is_caught_up_with_first(broker: H
     assert not partition.catching_up
 
 
-def test_the_high_watermark_waits_for_the_whole_isr_and_goes_on_when_that_shrinks(broker: Harbour) -> None:
+def test_the_high_watermark_waits_for_the_whole_isr_and_goes_on_when_that_shrinks(broker: SimBroker) -> None:
     partition, told = broker.partition("tide"), []
     image = partition.image
     both = image._replace(isr=(1, 2), replicas=(1, 2), partition_epoch=image.partition_epoch + 1)
@@ -357,7 +357,7 @@ def read(partition: Partition, *, committed: bool, offset: int = 0) -> int:
     return 0 if found is None else len(bytes(found.view()))
 
 
-def test_readers_of_what_is_committed_stop_at_the_oldest_open_transaction(broker: Harbour) -> None:
+def test_readers_of_what_is_committed_stop_at_the_oldest_open_transaction(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     assert partition.last_stable_offset == 0
     broker.append("tide", b"plain")
@@ -374,7 +374,7 @@ def test_readers_of_what_is_committed_stop_at_the_oldest_open_transaction(broker
     broker.check()
 
 
-def test_a_transaction_is_open_for_readers_until_its_marker_is_durable(broker: Harbour) -> None:
+def test_a_transaction_is_open_for_readers_until_its_marker_is_durable(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append_own("tide", in_transaction(b"x", producer_id=7))
     broker.hold_syncs()
@@ -384,7 +384,7 @@ def test_a_transaction_is_open_for_readers_until_its_marker_is_durable(broker: H
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
 
 
-def test_a_transaction_that_nobody_may_read_yet_holds_nobody_up(broker: Harbour) -> None:
+def test_a_transaction_that_nobody_may_read_yet_holds_nobody_up(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     broker.append("tide", b"plain")
     broker.hold_syncs()
@@ -392,7 +392,7 @@ def test_a_transaction_that_nobody_may_read_yet_holds_nobody_up(broker: Harbour)
     assert (partition.high_watermark, partition.last_stable_offset) == (1, 1)
 
 
-def test_of_a_transaction_whose_beginning_was_deleted_the_rest_counts(broker: Harbour) -> None:
+def test_of_a_transaction_whose_beginning_was_deleted_the_rest_counts(broker: SimBroker) -> None:
     partition = broker.partition("tide")
     for sequence in range(3):
         broker.append_own("tide", in_transaction(b"x", producer_id=7, sequence=sequence))
@@ -401,12 +401,12 @@ def test_of_a_transaction_whose_beginning_was_deleted_the_rest_counts(broker: Ha
     assert (partition.last_stable_offset, partition.high_watermark) == (2, 3)
 
 
-def test_after_a_restart_open_transactions_hold_readers_up_and_ended_ones_do_not(broker: Harbour) -> None:
+def test_after_a_restart_open_transactions_hold_readers_up_and_ended_ones_do_not(broker: SimBroker) -> None:
     broker.append_own("tide", in_transaction(b"x", producer_id=7))
     broker.append_own("tide", marker(7, commit=True))
     broker.append_own("tide", in_transaction(b"y", producer_id=8))
     broker.wait(broker.broker.stop())
-    partition = (broker := Harbour(disk=broker.kill())).partition("tide")
+    partition = (broker := SimBroker(disk=broker.kill())).partition("tide")
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
     broker.append_own("tide", marker(8, commit=True))
     assert partition.last_stable_offset == 4

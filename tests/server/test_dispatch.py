@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.apis.harbour import Asked, Harbour, batch, produce_fields
+from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tests.raw import build, request_class
 from tidelog.apis import SERVED
 from tidelog.env.promise import Promise
@@ -19,8 +19,8 @@ from tidelog.wire.messages.api_versions import ApiVersionsResponse
 
 
 @pytest.fixture
-def broker() -> Harbour:
-    made = Harbour()
+def broker() -> SimBroker:
+    made = SimBroker()
     made.make_topic("tide")
     return made
 
@@ -34,18 +34,18 @@ def frame(key: ApiKey, version: int, fields: dict[str, Any] | None = None, clien
 
 
 @pytest.mark.parametrize("size", range(10))
-def test_a_frame_too_short_for_a_header_closes_the_connection(broker: Harbour, size: int) -> None:
+def test_a_frame_too_short_for_a_header_closes_the_connection(broker: SimBroker, size: int) -> None:
     assert "too short" in (broker.send_frame(bytes(size)).closed or "")
 
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 77, 1000, 32767])
-def test_an_api_that_is_not_served_closes_the_connection_and_says_which(broker: Harbour, key: int) -> None:
+def test_an_api_that_is_not_served_closes_the_connection_and_says_which(broker: SimBroker, key: int) -> None:
     asked = broker.send_frame(struct.pack(">hhih", key, 0, 7, -1))
     assert f"API key {key} (version 0) is not served" in (asked.closed or "")
 
 
 @pytest.mark.parametrize("key", sorted(set(SERVED) - {ApiKey.API_VERSIONS}))
-def test_a_version_outside_of_the_range_closes_the_connection_and_says_the_range(broker: Harbour, key: int) -> None:
+def test_a_version_outside_of_the_range_closes_the_connection_and_says_the_range(broker: SimBroker, key: int) -> None:
     allowed = RANGES[key]
     for version in (allowed.min - 1, allowed.max + 1, -1):
         asked = broker.send_frame(struct.pack(">hhih", key, version, 7, -1) + bytes(20))
@@ -53,7 +53,7 @@ def test_a_version_outside_of_the_range_closes_the_connection_and_says_the_range
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99, 32767])
-def test_api_versions_too_new_is_answered_in_version_0_with_the_range(broker: Harbour, version: int) -> None:
+def test_api_versions_too_new_is_answered_in_version_0_with_the_range(broker: SimBroker, version: int) -> None:
     asked = broker.send_frame(struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, -1) + b"\0anything")
     asked.version = 0
     response: ApiVersionsResponse = asked.response
@@ -62,7 +62,7 @@ def test_api_versions_too_new_is_answered_in_version_0_with_the_range(broker: Ha
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5, 12])
-def test_a_request_that_is_cut_off_closes_the_connection_and_names_the_client(broker: Harbour, cut: int) -> None:
+def test_a_request_that_is_cut_off_closes_the_connection_and_names_the_client(broker: SimBroker, cut: int) -> None:
     whole = frame(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]})
     asked = broker.send_frame(whole[:-cut])
     assert asked.closed is not None
@@ -70,23 +70,23 @@ def test_a_request_that_is_cut_off_closes_the_connection_and_names_the_client(br
     assert "tester" in asked.closed
 
 
-def test_a_client_id_longer_than_the_frame_closes_the_connection(broker: Harbour) -> None:
+def test_a_client_id_longer_than_the_frame_closes_the_connection(broker: SimBroker) -> None:
     asked = broker.send_frame(struct.pack(">hhih", ApiKey.METADATA, 12, 7, 32767) + b"short")
     assert "client id" in (asked.closed or "")
 
 
-def test_bytes_behind_the_request_are_let_pass(broker: Harbour) -> None:
+def test_bytes_behind_the_request_are_let_pass(broker: SimBroker) -> None:
     asked = broker.send_frame(frame(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}) + b"\0\0\0")
     assert broker.answer(asked).topics[0].error_code == 0
 
 
 @pytest.mark.parametrize("client_id", [None, "", "bö", "c" * 32767])
-def test_any_client_id_will_do(broker: Harbour, client_id: str | None) -> None:
+def test_any_client_id_will_do(broker: SimBroker, client_id: str | None) -> None:
     asked = broker.send_frame(frame(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}, client_id))
     assert broker.answer(asked).topics[0].error_code == 0
 
 
-def test_tags_in_the_header_are_passed_over(broker: Harbour) -> None:
+def test_tags_in_the_header_are_passed_over(broker: SimBroker) -> None:
     plain = frame(ApiKey.METADATA, 12, {"topics": [{"name": "tide"}]}, client_id=None)
     tagged = plain[:10] + b"\2\0\3abc\7\0" + plain[11:]
     assert broker.answer(broker.send_frame(tagged)) == broker.answer(broker.send_frame(plain))
@@ -101,7 +101,7 @@ def test_tags_in_the_header_are_passed_over(broker: Harbour) -> None:
 )
 def test_any_bytes_are_answered_or_close_the_connection(api: tuple[int, int], body: bytes) -> None:
     """Never an exception that nobody translates, and never UNKNOWN_SERVER_ERROR because of the client's bytes."""
-    broker = Harbour()
+    broker = SimBroker()
     key, version = api
     asked = broker.send_frame(request_header(key, version, 7, None) + body)
     if asked.done and asked.frame is not None:
@@ -112,7 +112,7 @@ def test_any_bytes_are_answered_or_close_the_connection(api: tuple[int, int], bo
 # -- what fails
 
 
-def handled_by(broker: Harbour, key: ApiKey, version: int, handle: Any) -> None:
+def handled_by(broker: SimBroker, key: ApiKey, version: int, handle: Any) -> None:
     """From now on this API is handled by a function of the test."""
     broker.send_frame(frame(key, version))
     broker.dispatch._apis[key, version].handle = handle
@@ -132,13 +132,13 @@ def promised(promise: Promise[Any]) -> Any:
 KEY, VERSION = ApiKey.DESCRIBE_CLUSTER, 0
 
 
-def test_an_error_of_the_request_is_the_protocols_own(broker: Harbour) -> None:
+def test_an_error_of_the_request_is_the_protocols_own(broker: SimBroker) -> None:
     handled_by(broker, KEY, VERSION, failing(KafkaError(ErrorCode.INVALID_REQUEST, "no such thing")))
     response = broker.send_frame(frame(KEY, VERSION)).response
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "no such thing")
 
 
-def test_a_bug_is_answered_and_logged_once_with_its_trace(broker: Harbour, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_answered_and_logged_once_with_its_trace(broker: SimBroker, caplog: pytest.LogCaptureFixture) -> None:
     handled_by(broker, KEY, VERSION, failing(ValueError("a bug")))
     response = broker.send_frame(frame(KEY, VERSION)).response
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -153,7 +153,7 @@ def test_a_bug_is_answered_and_logged_once_with_its_trace(broker: Harbour, caplo
         (ValueError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_promise_that_fails_is_answered_too(broker: Harbour, error: Exception, code: ErrorCode) -> None:
+def test_a_promise_that_fails_is_answered_too(broker: SimBroker, error: Exception, code: ErrorCode) -> None:
     promise: Promise[Any] = Promise()
     handled_by(broker, KEY, VERSION, promised(promise))
     asked = broker.send_frame(frame(KEY, VERSION))
@@ -162,7 +162,7 @@ def test_a_promise_that_fails_is_answered_too(broker: Harbour, error: Exception,
     assert asked.response.error_code == code
 
 
-def test_an_answer_that_can_not_be_encoded_is_an_error(broker: Harbour) -> None:
+def test_an_answer_that_can_not_be_encoded_is_an_error(broker: SimBroker) -> None:
     promise: Promise[Any] = Promise()
     handled_by(broker, KEY, VERSION, promised(promise))
     asked = broker.send_frame(frame(KEY, VERSION))
@@ -171,7 +171,7 @@ def test_an_answer_that_can_not_be_encoded_is_an_error(broker: Harbour) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_where_the_answer_has_no_place_for_an_error_the_connection_closes(broker: Harbour, late: bool) -> None:
+def test_where_the_answer_has_no_place_for_an_error_the_connection_closes(broker: SimBroker, late: bool) -> None:
     promise: Promise[Any] = Promise()
     handled_by(broker, ApiKey.LIST_OFFSETS, 7, promised(promise) if late else failing(ValueError("a bug")))
     asked: Asked = broker.send_frame(frame(ApiKey.LIST_OFFSETS, 7))
@@ -182,7 +182,7 @@ def test_where_the_answer_has_no_place_for_an_error_the_connection_closes(broker
     assert "LIST_OFFSETS v7 can't be answered" in asked.closed
 
 
-def test_only_produce_runs_ahead_of_its_answers(broker: Harbour) -> None:
+def test_only_produce_runs_ahead_of_its_answers(broker: SimBroker) -> None:
     broker.hold_syncs()
     produce = broker.send(ApiKey.PRODUCE, 8, produce_fields("tide", batch()))
     fast = broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch()))
@@ -196,7 +196,7 @@ def test_only_produce_runs_ahead_of_its_answers(broker: Harbour) -> None:
 # -- what takes long
 
 
-def test_a_request_that_takes_long_to_read_is_answered_in_steps_and_as_any_other(broker: Harbour) -> None:
+def test_a_request_that_takes_long_to_read_is_answered_in_steps_and_as_any_other(broker: SimBroker) -> None:
     names = [f"none-{number}" for number in range(20_000)]
     fields = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
     asked = broker.send_frame(frame(ApiKey.METADATA, 12, fields))
@@ -208,7 +208,9 @@ def test_a_request_that_takes_long_to_read_is_answered_in_steps_and_as_any_other
     ]
 
 
-def test_a_long_request_that_can_not_be_understood_closes_the_connection_and_names_the_client(broker: Harbour) -> None:
+def test_a_long_request_that_can_not_be_understood_closes_the_connection_and_names_the_client(
+    broker: SimBroker,
+) -> None:
     fields = {"topics": [{"name": f"none-{number}"} for number in range(20_000)]}
     whole = frame(ApiKey.METADATA, 12, fields, client_id="hostile")
     asked = broker.send_frame(whole[:-100])

@@ -7,14 +7,14 @@ import pytest
 from tidelog.apis.fetch.sessions import Session
 from tidelog.controller.controller import MetadataError
 from tidelog.controller.record_log import RecordLog
-from tidelog.log import knowledge, leftovers, retention
+from tidelog.log import leftovers, producer_state, retention
+from tidelog.log.checkpoint_files import CheckpointFiles
 from tidelog.log.compaction import rewriting, walking
 from tidelog.log.compaction.rewriting import NOTHING, Kept, Rewriting
 from tidelog.log.compaction.source import Found
 from tidelog.log.deletion import Deletion
 from tidelog.log.log import Log
 from tidelog.log.names import CLEANED
-from tidelog.log.points import Points
 from tidelog.log.producer_snapshot import read_snapshot
 from tidelog.log.producers import Producers
 from tidelog.log.segments import Segments
@@ -155,7 +155,7 @@ def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPa
 def hasty_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments go at once, and the snapshot before them is what a start after a kill believes."""
     monkeypatch.setattr(Deletion, "begin", lambda _, log, start, now_ms: log.delete_segments(start))
-    monkeypatch.setattr(knowledge, "_restore", restore_any)
+    monkeypatch.setattr(producer_state, "_restore", restore_any)
 
 
 @pytest.mark.usefixtures("hasty_retention")
@@ -190,8 +190,8 @@ def test_a_fetch_session_that_keeps_silent_is_found_out(monkeypatch: pytest.Monk
 
 
 def test_offsets_of_a_deleted_topic_that_count_for_the_next_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Points, "hold", lambda *_: False)
-    monkeypatch.setattr(Points, "drop", lambda *_: None)
+    monkeypatch.setattr(CheckpointFiles, "hold", lambda *_: False)
+    monkeypatch.setattr(CheckpointFiles, "drop", lambda *_: None)
     assert "none" not in first_violation(AgainRun, KILL)
 
 

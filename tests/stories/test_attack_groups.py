@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.apis.groups import SETTINGS, become_member, harbour_wait, join, join_fields, leave, send_join, stable, sync
-from tests.apis.harbour import Asked, Harbour
-from tests.apis.offsets import TOPIC, commit, find, harbour
+from tests.apis.offsets import TOPIC, commit, find, sim_broker
+from tests.apis.sim_broker import Asked, SimBroker
 from tests.apis.test_consumer_group_heartbeat import GROUP, Port
 from tests.raw import build, request_class
 from tests.work import calls
@@ -28,7 +28,7 @@ CALLS_MAX = 200_000
 """Functions that are called for one request, Python's own included: some tens of milliseconds."""
 
 
-def ask_in_time(broker: Harbour, key: ApiKey, version: int, fields: dict[str, Any]) -> Asked:
+def ask_in_time(broker: SimBroker, key: ApiKey, version: int, fields: dict[str, Any]) -> Asked:
     message = request_class(key)
     frame = request_header(key, version, 1, "hostile") + encoder(message, version)(build(message, fields))
     with calls() as spent:
@@ -45,7 +45,7 @@ def subscription(topics: int) -> bytes:
 
 
 def test_a_group_named_a_thousand_times_is_told_once() -> None:
-    broker = harbour(partitions=50)
+    broker = sim_broker(partitions=50)
     assert commit(broker, dict.fromkeys(range(50), 7), metadata="m" * 4000) == {0}
     for topics in (None, [{"name": TOPIC, "partition_indexes": list(range(50))}]):
         groups = [{"group_id": "crew", "topics": topics}] * 1000
@@ -58,7 +58,7 @@ def test_a_group_named_a_thousand_times_is_told_once() -> None:
 
 @pytest.mark.parametrize("version", [7, 8, 10])
 def test_a_partition_named_a_thousand_times_is_told_once(version: int) -> None:
-    broker = harbour()
+    broker = sim_broker()
     assert commit(broker, {0: 7}, metadata="m" * 4000) == {0}
     topic_id = broker.services.metadata.image.topics[TOPIC].id
     named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
@@ -70,7 +70,7 @@ def test_a_partition_named_a_thousand_times_is_told_once(version: int) -> None:
 
 
 def test_a_group_described_a_thousand_times_is_described_once() -> None:
-    broker = harbour(SETTINGS)
+    broker = sim_broker(SETTINGS)
     member_id, joining = become_member(broker, group="crew", protocols=[{"name": "range", "metadata": bytes(100_000)}])
     sync(broker, member_id, harbour_wait(broker, joining).generation_id, {member_id: b""}, group="crew")
     asked = ask_in_time(broker, ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["crew"] * 1000})
@@ -80,7 +80,7 @@ def test_a_group_described_a_thousand_times_is_described_once() -> None:
 
 
 def test_long_subscriptions_are_read_once_for_all_offsets() -> None:
-    broker = harbour(SETTINGS, partitions=100)
+    broker = sim_broker(SETTINGS, partitions=100)
     find(broker, "readers")
     named = {"group": "readers", "protocols": [{"name": "range", "metadata": subscription(20_000)}]}
     member_id, joining = become_member(broker, **named)
@@ -98,7 +98,7 @@ def test_a_large_expression_and_long_names_hold_up_nobody(monkeypatch: pytest.Mo
 
     def noted(expression: Any, name: str) -> int:
         taken = cost(expression, name)
-        spent[port.harbour.timeline.events] += taken
+        spent[port.sim_broker.timeline.events] += taken
         return taken
 
     monkeypatch.setattr(regex, "cost", noted)
@@ -107,17 +107,17 @@ def test_a_large_expression_and_long_names_hold_up_nobody(monkeypatch: pytest.Mo
     alternatives = "|".join(f"(?:a|b)*a(?:a|b){{{count}}}" for count in range(1, 90))
     first = {"rebalance_timeout_ms": 5_000, "subscribed_topic_regex": f"(?:{alternatives})c", "topic_partitions": []}
     joining = {"group_id": GROUP, "member_id": "a", "member_epoch": 0, **first}
-    asked = ask_in_time(port.harbour, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
+    asked = ask_in_time(port.sim_broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, joining)
     assert asked.response.error_code == 0
     beat = {"group_id": GROUP, "member_id": "a", "member_epoch": asked.response.member_epoch}
-    ask_in_time(port.harbour, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
+    ask_in_time(port.sim_broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
     dearest = cost(compiled(first["subscribed_topic_regex"]), "x" * 249)
     assert len(spent) > 1, "it takes more than a turn"
     assert max(spent.values()) <= COST_AT_ONCE + dearest
 
 
 def test_a_group_that_nobody_joins_in_no_time_at_all_does_not_spin() -> None:
-    broker = harbour(SETTINGS)
+    broker = sim_broker(SETTINGS)
     first = join(broker, instance="a", group="crew")
     sync(broker, first.member_id, first.generation_id, {first.member_id: b""}, group="crew")
     assert join(broker, instance="a", group="crew", rebalance_timeout_ms=0).error_code == 0
@@ -138,22 +138,22 @@ def test_a_static_member_that_rests_while_it_gives_up_partitions_is_taken_out_wh
     assert port.beat("a", -2, instance_id="boat").error_code == 0
     held: dict[str, list[int]] | None = {}
     for _ in range(15):
-        port.harbour.pass_time(1)
+        port.sim_broker.pass_time(1)
         other = port.beat("b", other.member_epoch)
         held = port.told(other) or held
     assert held == {"tides": [0, 1, 2, 3]}
-    assert list(port.harbour.services.groups.shard_of(GROUP).state.groups[GROUP].members) == ["b"]
+    assert list(port.sim_broker.services.groups.shard_of(GROUP).state.groups[GROUP].members) == ["b"]
 
 
 def test_offsets_may_be_kept_for_ever_and_a_day() -> None:
-    broker = harbour()
+    broker = sim_broker()
     assert commit(broker, {0: 1}, version=4, retention_time_ms=2**63 - 1) == {0}
     assert commit(broker, {1: 1}, version=4, retention_time_ms=-(2**63)) == {0}
 
 
 def test_a_client_with_a_name_as_long_as_can_be_spoils_no_group() -> None:
     """Its member id is made of its name, and told to the others."""
-    broker = harbour(SETTINGS)
+    broker = sim_broker(SETTINGS)
     (member_id,) = stable(broker, group="crew")
     broker.send(ApiKey.JOIN_GROUP, 3, join_fields(group="crew"), client_id="c" * 32_760)
     broker.settle()
@@ -171,7 +171,7 @@ def test_a_client_with_a_name_as_long_as_can_be_spoils_no_group() -> None:
     ],
 )
 def test_errors_about_the_longest_of_names_can_be_told(key: ApiKey, version: int, fields: dict[str, Any]) -> None:
-    answer = harbour().ask(key, version, fields)
+    answer = sim_broker().ask(key, version, fields)
     found = answer if hasattr(answer, "error_code") else answer.groups[0]
     assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert found.error_message.startswith(("Group gggg", "Consumer group gggg"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.harbour import batch
+from tests.apis.sim_broker import batch
 from tests.raw import build, request_class, response_class
 from tests.turns import WatchedBroker
 from tidelog.wire.codec import decoder, encoder

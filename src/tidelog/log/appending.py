@@ -9,7 +9,7 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from tidelog.log import knowledge, windows
+from tidelog.log import producer_state, windows
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.epochs import LeaderEpochs
@@ -73,13 +73,13 @@ class WritableLog(ReadableLog):
         producers = self._producers
         if producers is None:
             with self._guard():
-                producers = self._producers = knowledge.load_producers(
+                producers = self._producers = producer_state.load_producers(
                     self.segments, self.snapshots, self.unsynced, self.ends
                 )
         return producers
 
     def _load_epochs(self) -> LeaderEpochs:
-        return knowledge.load_epochs(self.segments, self.ends.recovery_point) if self.segments else LeaderEpochs()
+        return producer_state.load_epochs(self.segments, self.ends.recovery_point) if self.segments else LeaderEpochs()
 
     @property
     def first_unstable(self) -> int:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.clock import Clock
     from tidelog.env.disk import Disk
+    from tidelog.log.checkpoint_files import Key
     from tidelog.log.log import Log
-    from tidelog.log.points import Key
     from tidelog.log.segment import Segment
 
 AT_ONCE_MAX = 16

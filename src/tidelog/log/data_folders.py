@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.env.disk import Disk
-    from tidelog.log.points import Key, Points
+    from tidelog.log.checkpoint_files import CheckpointFiles, Key
     from tidelog.log.renames import Remove
 
 
 class DataFolders:
     """`found` are the partitions on disk that nobody asked for yet."""
 
-    def __init__(self, disk: Disk, points: Mapping[str, Points], remove: Remove, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, disk: Disk, points: Mapping[str, CheckpointFiles], remove: Remove, report: Callable[[str], None]
+    ) -> None:
         self._disk = disk
         self._points = points
         self._remove = remove

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from tidelog.env import Environment
     from tidelog.env.promise import Promise
-    from tidelog.log.points import Points
+    from tidelog.log.checkpoint_files import CheckpointFiles
 
 
 class FolderSyncs:
     """Syncs of data folders off the loop, one of each at a time; with the recovery points of logs that went."""
 
-    def __init__(self, env: Environment, points: Mapping[str, Points], report: Callable[[str], None]) -> None:
+    def __init__(self, env: Environment, points: Mapping[str, CheckpointFiles], report: Callable[[str], None]) -> None:
         self._env = env
         self._points = points
         self._report = report

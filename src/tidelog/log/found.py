@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tidelog.env.disk import Disk
+    from tidelog.log.checkpoint_files import Key
     from tidelog.log.opening import Place
-    from tidelog.log.points import Key
 
 
 class FolderError(ValueError):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelog.env.clock import Clock
     from tidelog.env.disk import Disk
     from tidelog.env.loop import Loop
-    from tidelog.log.points import Key
+    from tidelog.log.checkpoint_files import Key
     from tidelog.log.segment import Segment
 
 FILES_MAX = 16

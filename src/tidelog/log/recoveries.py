@@ -11,8 +11,8 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from tidelog.log.checkpoint_files import Key
     from tidelog.log.opening import Opening
-    from tidelog.log.points import Key
 
 TOLD_MAX = 20
 """Messages of openings that are told one by one."""

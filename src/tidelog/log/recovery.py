@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidelog.log import indexing, knowledge
+from tidelog.log import indexing, producer_state
 from tidelog.log.checkpoints import LOG_START, PARTITION_METADATA
 from tidelog.log.durability import counts_messages, page_cache_counts
 from tidelog.log.ends import Ends
@@ -32,8 +32,8 @@ from tidelog.wire.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.env.disk import File
+    from tidelog.log.checkpoint_files import Key
     from tidelog.log.folder import PartitionFolder
-    from tidelog.log.points import Key
     from tidelog.log.producers import Producers
 
 UNNOTICED_BYTES = 4 * 1024 * 1024
@@ -138,9 +138,9 @@ class Recovery:
                 ends = Ends(ends.log_start)
             self._snapshots.forget([offset for offset in self._snapshots if offset > ends.log_end])
             if self._epochs is None:
-                self._epochs = knowledge.load_epochs(self._segments, ends.recovery_point)
+                self._epochs = producer_state.load_epochs(self._segments, ends.recovery_point)
                 self._epochs.truncate_from_start(ends.log_start)
-            producers = knowledge.load_producers(self._segments, self._snapshots, self._unsynced, ends)
+            producers = producer_state.load_producers(self._segments, self._snapshots, self._unsynced, ends)
             ends.found_batches(self._batches)
         if self._folder.name_topic(self._around.disk):
             self._unsynced.add_folder()  # the first sync is that of this file too
@@ -286,9 +286,9 @@ class Recovery:
         self._unsynced.unseal(segments[-1])  # perhaps since what was behind it went
         segments.become_active(segments[-1])
         ends = self._ends(log_start, next_offset, recovery_point)
-        self._epochs = knowledge.find_epochs(segments, ends, found_epochs)
-        trusted = knowledge.first_snapshot(segments, self._snapshots, next_offset) if lost else recovery_point
-        knowledge.check_aborted(segments, self._snapshots, trusted)
+        self._epochs = producer_state.find_epochs(segments, ends, found_epochs)
+        trusted = producer_state.first_snapshot(segments, self._snapshots, next_offset) if lost else recovery_point
+        producer_state.check_aborted(segments, self._snapshots, trusted)
         # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it; but
         # not one from where on all batches are there.
         self._snapshots.cut(self._around.disk, self._folder, max(trusted, segments.oldest))

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from tidelog.env import Environment
+    from tidelog.log.checkpoint_files import CheckpointFiles, Key
     from tidelog.log.folder_syncs import FolderSyncs
-    from tidelog.log.points import Key, Points
 
     class Remove(Protocol):
         """Have a path removed after so long: `Upkeep.remove`."""
@@ -26,7 +26,7 @@ class FolderRenames:
     def __init__(
         self,
         env: Environment,
-        points: Mapping[str, Points],
+        points: Mapping[str, CheckpointFiles],
         syncs: FolderSyncs,
         remove: Remove,
         report: Callable[[str], None],

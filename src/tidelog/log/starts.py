@@ -8,14 +8,14 @@ from tidelog.log.memory import MemoryLog
 
 if TYPE_CHECKING:
     from tidelog.env.promise import Promise
+    from tidelog.log.checkpoint_files import CheckpointFiles
     from tidelog.log.log import Log
-    from tidelog.log.points import Points
 
 
 class LogStarts:
     """Of all logs. `points` are the checkpoints, by data folder."""
 
-    def __init__(self, points: dict[str, Points]) -> None:
+    def __init__(self, points: dict[str, CheckpointFiles]) -> None:
         self._points = points
         self._moves: dict[Log, tuple[Promise[None], int]] = {}  # starts that are being saved, and what holds if not
 

@@ -14,6 +14,7 @@ from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, flush
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.beginning import Beginning, Beginnings
+from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles, Key
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import GroupCommit
 from tidelog.log.data_folders import DataFolders
@@ -21,17 +22,16 @@ from tidelog.log.files import OpenFiles
 from tidelog.log.folder_syncs import FolderSyncs
 from tidelog.log.found import choose
 from tidelog.log.index_files import IndexFiles
-from tidelog.log.lane import Lane
 from tidelog.log.log import Log
 from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
 from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.opening import Opening, Openings, belongs_to_another, may_pass
-from tidelog.log.points import UNKNOWN, Key, Points
 from tidelog.log.recoveries import Recoveries
 from tidelog.log.recovery import Place, Recovered
 from tidelog.log.renames import FolderRenames
 from tidelog.log.scan import BadBatch
+from tidelog.log.serial_worker import SerialWorker
 from tidelog.log.space import FreeSpace
 from tidelog.log.starts import LogStarts
 from tidelog.log.upkeep import Upkeep
@@ -57,9 +57,9 @@ _logger = logging.getLogger("tidelog.log")
 
 
 class Store:
-    """All logs of a broker. `commit` is the group commit, `lane` is for what readers ask of threads, `beginnings` are
-    the logs that are made. `looks` is for looks into batches. `recoveries` and `space` are what an operator wants to
-    know; `offline` are the partitions whose logs can't be served.
+    """All logs of a broker. `commit` is the group commit, `serial_worker` is for what readers ask of threads,
+    `beginnings` are the logs that are made. `looks` is for looks into batches. `recoveries` and `space` are what an
+    operator wants to know; `offline` are the partitions whose logs can't be served.
 
     `broker_epoch` stood in the mark of the last clean stop; None after any other.
     """
@@ -74,16 +74,16 @@ class Store:
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.index_files = IndexFiles(env.disk, env.loop)
         self.commit = GroupCommit(env, self.logs)
-        self.lane = Lane(env.loop)
+        self.serial_worker = SerialWorker(env.loop)
         self.child_processes = env.child_processes or BesideTheLoop(env.loop, env.disk)
         self.looks = Looks(self.child_processes, env.loop, env.clock)
-        self.windows = WindowReads(env.disk, self.lane)
+        self.windows = WindowReads(env.disk, self.serial_worker)
         self.upkeep = Upkeep(env, self, config)
         self.recoveries = Recoveries()
         self.space = FreeSpace(env.disk, env.clock, folders)
         self.offline: set[Key] = set()
         self.broker_epoch: int | None = None
-        self._points = {folder: Points(env, folder, self.report) for folder in folders}
+        self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
         self._folders = DataFolders(env.disk, self._points, self.upkeep.remove, self.report)
         self._found = self._folders.found
         self._logs: dict[Key, Log] = {}

@@ -18,10 +18,10 @@ from tidelog.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from tidelog.env.disk import Disk
-    from tidelog.log.lane import Lane
     from tidelog.log.log import Log
     from tidelog.log.producers import Producers
     from tidelog.log.segments import Segments
+    from tidelog.log.serial_worker import SerialWorker
 
 WINDOW_BYTES = 32 * 1024 * 1024
 WINDOW_RECORDS = 200_000
@@ -95,9 +95,9 @@ def find_older(headers: Iterable[HeaderFields], short: Short) -> Older:
 class WindowReads:
     """The logs whose windows are being read, one after the other."""
 
-    def __init__(self, disk: Disk, lane: Lane) -> None:
+    def __init__(self, disk: Disk, serial_worker: SerialWorker) -> None:
         self._disk = disk
-        self._lane = lane
+        self._serial_worker = serial_worker
         self._under_way: dict[Producers, Promise[None]] = {}
 
     def read(self, log: Log) -> Promise[None]:
@@ -122,5 +122,5 @@ class WindowReads:
             done.resolve(None)
 
         self._under_way[producers] = done
-        self._lane.run(lambda: read_older(disk, ranges, offset, short)).on_done(found)
+        self._serial_worker.run(lambda: read_older(disk, ranges, offset, short)).on_done(found)
         return done

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.coordinator.classic.crew import Crew
+from tests.coordinator.classic.harness import GroupHarness
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
 from tidelog.wire.errors import ErrorCode
@@ -30,8 +30,8 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.crew = Crew(Limits(initial_delay_ms=50, members_max=6))
-        self.crew.held = True
+        self.harness = GroupHarness(Limits(initial_delay_ms=50, members_max=6))
+        self.harness.held = True
         self.life = 0
         self.tickets: dict[int, tuple[str, Any]] = {}
         self.knows: dict[str, tuple[str, int]] = {}
@@ -44,23 +44,23 @@ class Life(RuleBasedStateMachine):
         """By generation: who assigned what members were given."""
         self.signed = 0
         self.seen = 0
-        self.group = self.crew.group
+        self.group = self.harness.group
 
     # -- what members do
 
     @rule(who=st.sampled_from("abc"), version=st.sampled_from([3, 5, 9]), offered=st.sampled_from(PROTOCOLS))
     def a_new_member_joins(self, who: str, version: int, offered: Any) -> None:
-        self._keep(self.crew.join(who, version=version, protocols=offered), "join", "")
+        self._keep(self.harness.join(who, version=version, protocols=offered), "join", "")
 
     @rule(instance=st.sampled_from(["one", "two"]), version=st.sampled_from([5, 9]), offered=st.sampled_from(PROTOCOLS))
     def a_static_member_starts(self, instance: str, version: int, offered: Any) -> None:
-        self._keep(self.crew.join("s", instance=instance, version=version, protocols=offered), "join", instance)
+        self._keep(self.harness.join("s", instance=instance, version=version, protocols=offered), "join", instance)
 
     @precondition(lambda self: self.knows)
     @rule(data=st.data(), offered=st.sampled_from(PROTOCOLS))
     def a_member_joins_again(self, data: st.DataObject, offered: Any) -> None:
         member_id, (instance, _) = data.draw(st.sampled_from(sorted(self.knows.items())))
-        self._keep(self.crew.join("x", member_id, instance=instance or None, protocols=offered), "join", instance)
+        self._keep(self.harness.join("x", member_id, instance=instance or None, protocols=offered), "join", instance)
 
     @precondition(lambda self: self.knows)
     @rule(data=st.data())
@@ -72,26 +72,26 @@ class Life(RuleBasedStateMachine):
     def _sync(self, member_id: str, instance: str, generation: int) -> None:
         self.signed += 1
         signed = f"{self.life}:{generation}:{member_id}#{self.signed}".encode()
-        parts = dict.fromkeys(self.crew.group.members, signed)
-        ticket = self.crew.sync(member_id, generation, parts, instance=instance or None)
+        parts = dict.fromkeys(self.harness.group.members, signed)
+        ticket = self.harness.sync(member_id, generation, parts, instance=instance or None)
         self._keep(ticket, "sync", (member_id, generation))
 
-    @precondition(lambda self: self.crew.group.members)
+    @precondition(lambda self: self.harness.group.members)
     @rule(offered=st.sampled_from(PROTOCOLS[:3]))
     def everyone_joins_again(self, offered: Any) -> None:
-        for member in list(self.crew.group.members.values()):
+        for member in list(self.harness.group.members.values()):
             if member.member_id in self.knows:
-                ticket = self.crew.join("x", member.member_id, instance=member.instance_id, protocols=offered)
+                ticket = self.harness.join("x", member.member_id, instance=member.instance_id, protocols=offered)
                 self._keep(ticket, "join", member.instance_id or "")
 
-    @precondition(lambda self: self.crew.group.phase is Phase.COMPLETING)
+    @precondition(lambda self: self.harness.group.phase is Phase.COMPLETING)
     @rule(commit=st.booleans(), times=st.sampled_from([1, 1, 2]))
     def everyone_syncs(self, commit: bool, times: int) -> None:
-        generation = self.crew.group.generation
-        for member in list(self.crew.group.members.values()) * times:
+        generation = self.harness.group.generation
+        for member in list(self.harness.group.members.values()) * times:
             self._sync(member.member_id, member.instance_id or "", generation)
         if commit:
-            self.crew.commit()
+            self.harness.commit()
 
     @precondition(lambda self: self.former)
     @rule(data=st.data())
@@ -103,16 +103,16 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_member_beats(self, data: st.DataObject) -> None:
         member_id, (instance, generation) = data.draw(st.sampled_from(sorted(self.knows.items())))
-        code = self.crew.beat(member_id, generation, instance or None)
+        code = self.harness.beat(member_id, generation, instance or None)
         if code is ErrorCode.NONE:
-            assert generation == self.crew.group.generation
+            assert generation == self.harness.group.generation
 
     @precondition(lambda self: self.knows)
     @rule(data=st.data())
     def a_member_leaves(self, data: st.DataObject) -> None:
         member_id = data.draw(st.sampled_from(sorted(self.knows)))
-        self.crew.leave(member_id)
-        assert member_id not in self.crew.group.members
+        self.harness.leave(member_id)
+        assert member_id not in self.harness.group.members
 
     @precondition(lambda self: self.knows)
     @rule(data=st.data())
@@ -123,22 +123,22 @@ class Life(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([10, 50, 50, 3000, 11_000, 61_000]))
     def time_passes(self, ms: int) -> None:
-        self.crew.wait(ms)
+        self.harness.wait(ms)
 
-    @precondition(lambda self: self.crew.waiting)
+    @precondition(lambda self: self.harness.waiting)
     @rule(code=st.sampled_from([ErrorCode.NONE] * 4 + FAILURES))
     def records_are_committed_or_fail(self, code: ErrorCode) -> None:
         """An append that fails does so before any other follows it."""
-        if len(self.crew.waiting) == 1 or not code:
-            self.crew.fail(code)
+        if len(self.harness.waiting) == 1 or not code:
+            self.harness.fail(code)
 
-    @precondition(lambda self: self.crew.records)
+    @precondition(lambda self: self.harness.records)
     @rule()
     def another_coordinator_takes_over(self) -> None:
-        self.crew.restart()
+        self.harness.restart()
         self.tickets.clear()
         self.life += 1
-        assert self.crew.group.phase in (Phase.STABLE, Phase.EMPTY)
+        assert self.harness.group.phase in (Phase.STABLE, Phase.EMPTY)
 
     # -- what members see
 
@@ -147,13 +147,13 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_members_were_told_is_true(self) -> None:
-        for ticket in [ticket for ticket in self.tickets if ticket in self.crew.answers]:
+        for ticket in [ticket for ticket in self.tickets if ticket in self.harness.answers]:
             kind, about = self.tickets.pop(ticket)
-            answer = self.crew.answers[ticket]
+            answer = self.harness.answers[ticket]
             if kind == "join":
                 self._joined(answer, about)
             elif answer.error_code == 0:
-                assert about[1] == self.crew.group.generation, "an assignment for a former generation"
+                assert about[1] == self.harness.group.generation, "an assignment for a former generation"
                 self._synced(answer, *about)
 
     def _joined(self, answer: Any, instance: str) -> None:
@@ -173,7 +173,7 @@ class Life(RuleBasedStateMachine):
             assert answer.skip_assignment or not answer.members, "a second leader that may assign"
 
     def _synced(self, answer: Any, member_id: str, generation: int) -> None:
-        assert any(record.generation >= generation for record in self.crew.records), "nothing is in the log"
+        assert any(record.generation >= generation for record in self.harness.records), "nothing is in the log"
         if not answer.assignment:
             return  # the leader didn't know of it
         life, assigned_in, leader = answer.assignment.decode().split(":", 2)
@@ -182,18 +182,18 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_is_handed_out_is_what_the_log_holds(self) -> None:
-        group = self.crew.group
-        if group.phase is Phase.STABLE and not self.crew.waiting:
-            stored = {member.member_id: member.assignment for member in self.crew.records[-1].members}
+        group = self.harness.group
+        if group.phase is Phase.STABLE and not self.harness.waiting:
+            stored = {member.member_id: member.assignment for member in self.harness.records[-1].members}
             assert stored == {member.member_id: member.assignment for member in group.members.values()}
 
     @invariant()
     def the_groups_own_rules_hold(self) -> None:
-        self.crew.group.check_invariants()
+        self.harness.group.check_invariants()
 
     @invariant()
     def generations_do_not_fall(self) -> None:
-        group = self.crew.group
+        group = self.harness.group
         if group is self.group:
             assert group.generation >= self.seen
         else:
@@ -202,11 +202,11 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end everyone who waits is answered: no more requests, only time."""
-        self.crew.held = False
-        self.crew.commit()
-        self.crew.wait(10 * 60_000)
-        assert not self.tickets.keys() - self.crew.answers.keys(), "somebody waits for ever"
-        assert self.crew.group.phase is Phase.EMPTY
+        self.harness.held = False
+        self.harness.commit()
+        self.harness.wait(10 * 60_000)
+        assert not self.tickets.keys() - self.harness.answers.keys(), "somebody waits for ever"
+        assert self.harness.group.phase is Phase.EMPTY
 
 
 Life.TestCase.settings = settings(

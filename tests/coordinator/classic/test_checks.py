@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.classic.crew import Crew
+from tests.coordinator.classic.harness import GroupHarness
 from tidelog.coordinator.group.classic.checks import (
     check_commit,
     check_delete,
@@ -23,93 +23,93 @@ def subscription(*topics: str) -> bytes:
 
 
 def code(
-    crew: Crew, member_id: str, generation: int, *, instance: str | None = None, transactional: bool = False
+    harness: GroupHarness, member_id: str, generation: int, *, instance: str | None = None, transactional: bool = False
 ) -> ErrorCode:
     try:
-        check_commit(crew.group, member_id, instance, generation, transactional=transactional)
+        check_commit(harness.group, member_id, instance, generation, transactional=transactional)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
 
 def test_members_commit_in_their_generation_and_nobody_else_does() -> None:
-    crew = Crew()
-    a, b = crew.stable("a", "b")
-    assert code(crew, a, 1) == code(crew, b, 1) == ErrorCode.NONE
-    assert code(crew, a, 0) == ErrorCode.ILLEGAL_GENERATION
-    assert code(crew, a, -1) == ErrorCode.ILLEGAL_GENERATION
-    assert code(crew, "stranger", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code(crew, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID, "the group has members"
-    assert code(crew, "", -1, transactional=True) == ErrorCode.NONE, "old producers say no more"
-    crew.join("a", a)
-    assert code(crew, b, 1) == ErrorCode.NONE, "a last commit before it joins again"
-    crew.join("b", b)
-    assert code(crew, b, 1) == ErrorCode.ILLEGAL_GENERATION
-    assert code(crew, b, 2) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert code(crew, b, 2, transactional=True) == ErrorCode.NONE
+    harness = GroupHarness()
+    a, b = harness.stable("a", "b")
+    assert code(harness, a, 1) == code(harness, b, 1) == ErrorCode.NONE
+    assert code(harness, a, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert code(harness, a, -1) == ErrorCode.ILLEGAL_GENERATION
+    assert code(harness, "stranger", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code(harness, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID, "the group has members"
+    assert code(harness, "", -1, transactional=True) == ErrorCode.NONE, "old producers say no more"
+    harness.join("a", a)
+    assert code(harness, b, 1) == ErrorCode.NONE, "a last commit before it joins again"
+    harness.join("b", b)
+    assert code(harness, b, 1) == ErrorCode.ILLEGAL_GENERATION
+    assert code(harness, b, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert code(harness, b, 2, transactional=True) == ErrorCode.NONE
 
 
 def test_a_former_self_does_not_commit() -> None:
-    crew = Crew()
-    crew.join("ship", instance="one")
-    crew.wait(0)
-    crew.settle()
-    former = crew.group.static["one"]
-    crew.join("ship", instance="one")
-    assert code(crew, former, 1, instance="one") == ErrorCode.FENCED_INSTANCE_ID
-    assert code(crew, former, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    harness = GroupHarness()
+    harness.join("ship", instance="one")
+    harness.wait(0)
+    harness.settle()
+    former = harness.group.static["one"]
+    harness.join("ship", instance="one")
+    assert code(harness, former, 1, instance="one") == ErrorCode.FENCED_INSTANCE_ID
+    assert code(harness, former, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_anybody_commits_while_a_group_is_empty() -> None:
-    crew = Crew()
-    (a,) = crew.stable("a")
-    crew.leave(a)
-    assert code(crew, "", -1) == ErrorCode.NONE
-    assert code(crew, a, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    harness.leave(a)
+    assert code(harness, "", -1) == ErrorCode.NONE
+    assert code(harness, a, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_is_a_sign_of_life() -> None:
-    crew = Crew()
-    (a,) = crew.stable("a")
-    crew.wait(9000)
-    note_commit(crew.group, a, crew.now)
-    note_commit(crew.group, "stranger", crew.now)
-    crew.wait(9000)
-    assert a in crew.group.members
+    harness = GroupHarness()
+    (a,) = harness.stable("a")
+    harness.wait(9000)
+    note_commit(harness.group, a, harness.now)
+    note_commit(harness.group, "stranger", harness.now)
+    harness.wait(9000)
+    assert a in harness.group.members
 
 
 def test_a_group_with_members_is_not_deleted() -> None:
-    crew = Crew()
-    check_delete(None, crew.group)
-    (a,) = crew.stable("a")
+    harness = GroupHarness()
+    check_delete(None, harness.group)
+    (a,) = harness.stable("a")
     with pytest.raises(KafkaError) as refused:
-        check_delete(None, crew.group)
+        check_delete(None, harness.group)
     assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
-    crew.leave(a)
-    check_delete(None, crew.group)
+    harness.leave(a)
+    check_delete(None, harness.group)
 
 
 def test_offsets_of_topics_that_consumers_read_are_known() -> None:
-    crew = Crew()
-    crew.stable("a", protocols=(("range", subscription("tides", "moons")),))
-    check_offset_delete(None, crew.group)
-    assert subscribed(crew.group)("tides")
-    assert not subscribed(crew.group)("winds")
+    harness = GroupHarness()
+    harness.stable("a", protocols=(("range", subscription("tides", "moons")),))
+    check_offset_delete(None, harness.group)
+    assert subscribed(harness.group)("tides")
+    assert not subscribed(harness.group)("winds")
 
 
 def test_of_other_protocols_nothing_is_known() -> None:
-    crew = Crew()
-    crew.stable("a", protocol_type="connect")
+    harness = GroupHarness()
+    harness.stable("a", protocol_type="connect")
     with pytest.raises(KafkaError) as refused:
-        check_offset_delete(None, crew.group)
+        check_offset_delete(None, harness.group)
     assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_of_consumers_that_cannot_be_read_everything_counts_as_read() -> None:
-    crew = Crew()
-    crew.stable("a", protocols=(("range", b"\x00"),))
-    assert subscribed(crew.group)("anything")
-    assert expires_from(None, crew.group)(5) is None
+    harness = GroupHarness()
+    harness.stable("a", protocols=(("range", b"\x00"),))
+    assert subscribed(harness.group)("anything")
+    assert expires_from(None, harness.group)(5) is None
 
 
 @pytest.mark.parametrize(
@@ -128,31 +128,31 @@ def test_a_subscription_that_is_none_is_refused(bad: bytes) -> None:
 
 
 def test_offsets_expire_from_the_moment_that_counts() -> None:
-    crew = Crew()
+    harness = GroupHarness()
     assert expires_from(None, None)(5) == 5, "a group that only commits"
-    (a,) = crew.stable("a", protocols=(("range", subscription("tides")),))
-    assert expires_from(None, crew.group)(5) == 5
-    crew.join("a", a)
-    assert crew.group.phase is Phase.COMPLETING
-    assert expires_from(None, crew.group)(5) is None
-    crew.wait(50_000)
-    assert crew.group.phase is Phase.EMPTY
-    assert expires_from(None, crew.group)(5) == crew.group.since_ms
+    (a,) = harness.stable("a", protocols=(("range", subscription("tides")),))
+    assert expires_from(None, harness.group)(5) == 5
+    harness.join("a", a)
+    assert harness.group.phase is Phase.COMPLETING
+    assert expires_from(None, harness.group)(5) is None
+    harness.wait(50_000)
+    assert harness.group.phase is Phase.EMPTY
+    assert expires_from(None, harness.group)(5) == harness.group.since_ms
 
 
 def test_a_group_is_shown_as_it_stands() -> None:
-    crew = Crew()
+    harness = GroupHarness()
     assert listed("g", None, None).group_state == "Empty"
-    crew.member("a", protocols=(("range", b"meta"),))
-    shown = described("g", None, crew.group)
+    harness.member("a", protocols=(("range", b"meta"),))
+    shown = described("g", None, harness.group)
     assert (shown.group_state, shown.protocol_type, shown.protocol_data) == ("PreparingRebalance", "consumer", "")
-    crew.wait(0)
-    assert described("g", None, crew.group).group_state == "CompletingRebalance"
-    crew.settle()
-    shown = described("g", None, crew.group)
+    harness.wait(0)
+    assert described("g", None, harness.group).group_state == "CompletingRebalance"
+    harness.settle()
+    shown = described("g", None, harness.group)
     member = shown.members[0]
     assert (shown.group_state, shown.protocol_data) == ("Stable", "range")
     assert (member.client_id, member.client_host, member.member_metadata) == ("a", "/127.0.0.1", b"meta")
     assert member.member_assignment == member.member_id.encode()
-    row = listed("g", None, crew.group)
+    row = listed("g", None, harness.group)
     assert (row.protocol_type, row.group_state, row.group_type) == ("consumer", "Stable", "classic")

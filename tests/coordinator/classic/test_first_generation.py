@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 import pytest
 
-from tests.coordinator.classic.crew import Crew
+from tests.coordinator.classic.harness import GroupHarness
 from tidelog.config import BrokerConfig
 from tidelog.coordinator.group.classic.phases import Phase
 from tidelog.coordinator.group.classic.rebalance import Limits
@@ -25,9 +25,9 @@ class Crowd:
     """Members that arrive at given times, each asking again as soon as it is answered."""
 
     def __init__(self, limits: Limits, arrivals_ms: list[float]) -> None:
-        self.crew = Crew(limits)
+        self.harness = GroupHarness(limits)
         self.count = len(arrivals_ms)
-        self._begin_ms = self.crew.steady_ms
+        self._begin_ms = self.harness.steady_ms
         self._events = [(self._begin_ms + at, number, "arrive") for number, at in enumerate(arrivals_ms)]
         heapify(self._events)
         self._ids: dict[int, str] = {}
@@ -35,50 +35,50 @@ class Crowd:
 
     def run(self) -> tuple[int, float]:
         """Until all are in one generation and have its assignment: how many there were, and after how many ms."""
-        crew = self.crew
-        while not (crew.group.phase is Phase.STABLE and len(crew.group.members) == self.count):
-            at = min([crew.group.wake_ms, *(one[0] for one in self._events[:1])])
+        harness = self.harness
+        while not (harness.group.phase is Phase.STABLE and len(harness.group.members) == self.count):
+            at = min([harness.group.wake_ms, *(one[0] for one in self._events[:1])])
             assert at < self._begin_ms + WITHIN_MS, "they never come together"
-            crew.wait(max(at - crew.steady_ms, 0.0))
+            harness.wait(max(at - harness.steady_ms, 0.0))
             if self._events and self._events[0][0] <= at:
                 self._act(*heappop(self._events)[1:])
             self._go_on()
-        return crew.group.generation, crew.steady_ms - self._begin_ms
+        return harness.group.generation, harness.steady_ms - self._begin_ms
 
     def _act(self, number: int, what: str) -> None:
-        crew = self.crew
+        harness = self.harness
         if what == "arrive":
-            required = crew.answers.pop(crew.join(str(number)))
+            required = harness.answers.pop(harness.join(str(number)))
             assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
             self._ids[number] = required.member_id
             self._later(ROUND_TRIP_MS, number, "join")
         elif what == "join":
-            self._joining[number] = crew.join(str(number), self._ids[number])
+            self._joining[number] = harness.join(str(number), self._ids[number])
         elif what == "sync":
             self._sync(number)
-        elif crew.beat(self._ids[number]) == ErrorCode.REBALANCE_IN_PROGRESS:
+        elif harness.beat(self._ids[number]) == ErrorCode.REBALANCE_IN_PROGRESS:
             self._later(ROUND_TRIP_MS, number, "join")
         else:
             self._later(BEAT_MS, number, "beat")
 
     def _sync(self, number: int) -> None:
-        crew, member_id = self.crew, self._ids[number]
-        parts = dict.fromkeys(crew.group.members, b"part") if crew.group.leader == member_id else None
-        answer = crew.answers.pop(crew.sync(member_id, assignments=parts), None)
+        harness, member_id = self.harness, self._ids[number]
+        parts = dict.fromkeys(harness.group.members, b"part") if harness.group.leader == member_id else None
+        answer = harness.answers.pop(harness.sync(member_id, assignments=parts), None)
         again = answer is not None and answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         self._later(ROUND_TRIP_MS if again else BEAT_MS, number, "join" if again else "beat")
 
     def _go_on(self) -> None:
         """Who was answered asks for its assignment."""
         for number, ticket in list(self._joining.items()):
-            answer = self.crew.answers.pop(ticket, None)
+            answer = self.harness.answers.pop(ticket, None)
             if answer is not None:
                 assert answer.error_code == 0, answer
                 del self._joining[number]
                 self._later(ROUND_TRIP_MS, number, "sync")
 
     def _later(self, after_ms: float, number: int, what: str) -> None:
-        heappush(self._events, (self.crew.steady_ms + after_ms, number, what))
+        heappush(self._events, (self.harness.steady_ms + after_ms, number, what))
 
 
 def spread(members: int, over_ms: float, seed: int = 1) -> list[float]:
@@ -109,24 +109,24 @@ def test_few_that_come_far_apart_need_a_round_for_each_heartbeat_at_most(members
 
 def test_an_id_that_was_handed_out_is_waited_for_once_more() -> None:
     """Its client is on the way back with it; one that isn't holds nobody up for longer."""
-    crew = Crew(Limits(initial_delay_ms=100))
-    crew.member("a")
-    crew.wait(60)
-    far = crew.answers[crew.join("far")].member_id
-    crew.wait(60)
-    assert crew.group.phase is Phase.PREPARING
-    crew.join("far", far)
-    crew.join("gone")
-    crew.wait(200)
-    assert (crew.group.phase, crew.group.generation, len(crew.group.members)) == (Phase.COMPLETING, 1, 2)
+    harness = GroupHarness(Limits(initial_delay_ms=100))
+    harness.member("a")
+    harness.wait(60)
+    far = harness.answers[harness.join("far")].member_id
+    harness.wait(60)
+    assert harness.group.phase is Phase.PREPARING
+    harness.join("far", far)
+    harness.join("gone")
+    harness.wait(200)
+    assert (harness.group.phase, harness.group.generation, len(harness.group.members)) == (Phase.COMPLETING, 1, 2)
 
 
 def test_an_id_that_was_handed_out_before_the_first_one_joins_counts_too() -> None:
-    crew = Crew(Limits(initial_delay_ms=100))
-    far = crew.answers[crew.join("far")].member_id
-    crew.member("a")
-    crew.wait(150)
-    assert crew.group.phase is Phase.PREPARING
-    crew.join("far", far)
-    crew.wait(200)
-    assert (crew.group.phase, crew.group.generation, len(crew.group.members)) == (Phase.COMPLETING, 1, 2)
+    harness = GroupHarness(Limits(initial_delay_ms=100))
+    far = harness.answers[harness.join("far")].member_id
+    harness.member("a")
+    harness.wait(150)
+    assert harness.group.phase is Phase.PREPARING
+    harness.join("far", far)
+    harness.wait(200)
+    assert (harness.group.phase, harness.group.generation, len(harness.group.members)) == (Phase.COMPLETING, 1, 2)

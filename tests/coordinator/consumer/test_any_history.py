@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.coordinator.consumer.crew import TERMS, TYPES, Crew, owned, told
+from tests.coordinator.consumer.harness import TERMS, TYPES, GroupHarness, owned, told
 from tidelog.coordinator.group.consumer.state import GroupState
 from tidelog.coordinator.group.fold import fold
 from tidelog.coordinator.group.state import EMPTY
@@ -36,7 +36,7 @@ class Client:
         self.said_all = False
         self.fenced = False
 
-    def beat(self, crew: Crew, *, lost: bool = False, silent: bool = False) -> None:
+    def beat(self, harness: GroupHarness, *, lost: bool = False, silent: bool = False) -> None:
         fields: dict[str, object] = {}
         if self.epoch == 0:
             self.uses = {}
@@ -46,7 +46,7 @@ class Client:
             fields |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": self.topics}
             fields |= {"subscribed_topic_regex": self.regex, "server_assignor": self.assignor}
         try:
-            response = crew.beat(self.name, self.epoch, **fields)
+            response = harness.beat(self.name, self.epoch, **fields)
         except KafkaError as error:
             if error.code not in BEGIN_ANEW:
                 raise
@@ -65,47 +65,47 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         interval_ms = self.random.choice((0, 1000))
-        self.crew = Crew(TOPICS, TERMS._replace(assignment_interval_ms=interval_ms))
+        self.harness = GroupHarness(TOPICS, TERMS._replace(assignment_interval_ms=interval_ms))
         self.clients: list[Client] = []
         self.made = 0
 
     def step(self) -> None:
         random = self.random
-        self.crew.now_ms += random.choice((0, 10, 1500))
+        self.harness.now_ms += random.choice((0, 10, 1500))
         match random.randint(0, 11):
             case 0 | 1 if len(self.clients) < 6:
                 self.made += 1
                 names = random.sample(sorted(TOPICS), random.randint(0, 3))
                 regex = random.choice((None, None, "w.*", "t.*|w.*s"))
                 self.clients.append(Client(f"m{self.made}", names, regex, random.choice((None, "range", "uniform"))))
-                self.clients[-1].beat(self.crew)
+                self.clients[-1].beat(self.harness)
             case 2 if self.clients:
                 gone = self.clients.pop(random.randrange(len(self.clients)))
                 if gone.name in self._members():
-                    self.crew.leave(gone.name) if random.random() < 0.5 else self.crew.fence(gone.name)
+                    self.harness.leave(gone.name) if random.random() < 0.5 else self.harness.fence(gone.name)
             case 3 if self.clients:
                 hung = random.choice(self.clients)
                 if hung.name in self._members():
-                    self.crew.fence(hung.name)
+                    self.harness.fence(hung.name)
                     hung.uses = {}  # its session ended: it stopped by itself
             case 4 if self.clients:
                 changed = random.choice(self.clients)
                 changed.topics = random.sample(sorted(TOPICS), random.randint(0, 3))
                 changed.said_all = False
-                changed.beat(self.crew)
+                changed.beat(self.harness)
             case 5:
                 counts = {name: count + random.randint(0, 2) for name, count in TOPICS.items()}
                 if random.random() < 0.3:
                     del counts[random.choice(sorted(counts))]
-                self.crew.has(**counts)
-                self.crew.refresh_regexes = random.random() < 0.5
+                self.harness.has(**counts)
+                self.harness.refresh_regexes = random.random() < 0.5
             case _ if self.clients:
                 beating = random.choice(self.clients)
-                beating.beat(self.crew, lost=random.random() < 0.15, silent=random.random() < 0.3)
+                beating.beat(self.harness, lost=random.random() < 0.15, silent=random.random() < 0.3)
         self.check()
 
     def _members(self) -> set[str]:
-        return set(self.crew.group.members) if self.crew.state.groups else set()
+        return set(self.harness.group.members) if self.harness.state.groups else set()
 
     def check(self) -> None:
         """What clients believe: no partition twice."""
@@ -118,15 +118,15 @@ class History:
 
     def settle(self) -> None:
         for _ in range(12):
-            self.crew.now_ms += 1500
+            self.harness.now_ms += 1500
             for client in self.clients:
-                client.beat(self.crew)
+                client.beat(self.harness)
                 self.check()
         if self._members():
-            group = self.crew.group
+            group = self.harness.group
             assert group.state == GroupState.STABLE, group.state
             for client in self.clients:
-                have = self.crew.member(client.name).assigned
+                have = self.harness.member(client.name).assigned
                 assert {topic: set(epochs) for topic, epochs in have.items()} == {
                     topic: set(indexes) for topic, indexes in group.target.get(client.name, {}).items()
                 }
@@ -138,7 +138,7 @@ def test_no_partition_ever_has_two_owners_and_the_group_settles(seed: int) -> No
     for _ in range(30):
         history.step()
     history.settle()
-    history.crew.reread()
+    history.harness.reread()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -147,8 +147,8 @@ def test_a_log_with_only_the_last_record_of_each_key_gives_the_same_group(seed: 
     history = History(seed)
     for _ in range(60):
         history.step()
-    last = {TYPES.encode_key(entry.key): entry for entry in history.crew.log}
-    places = {id(entry): place for place, entry in enumerate(history.crew.log)}
+    last = {TYPES.encode_key(entry.key): entry for entry in history.harness.log}
+    places = {id(entry): place for place, entry in enumerate(history.harness.log)}
     compacted = sorted(last.values(), key=lambda entry: places[id(entry)])
     for kept in (compacted, [entry for entry in compacted if entry.value is not None]):
-        assert fold(EMPTY, kept, Position(len(kept), 0, 0)) == history.crew.state
+        assert fold(EMPTY, kept, Position(len(kept), 0, 0)) == history.harness.state

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.consumer.crew import image_of
+from tests.coordinator.consumer.harness import image_of
 from tidelog.coordinator.group.consumer.state import Resolved, Subscription
 from tidelog.coordinator.group.consumer.topics import group_hash, ids_of
 from tidelog.coordinator.group.consumer.xxh3 import xxh3_64

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.coordinator.consumer.crew import owned, topic_id
+from tests.coordinator.consumer.harness import owned, topic_id
 from tidelog.coordinator.group.consumer.progress import counted
 from tidelog.coordinator.group.consumer.reconcile import Owned, reconcile
 from tidelog.coordinator.group.consumer.state import Member, MemberState, Partitions, Subscription

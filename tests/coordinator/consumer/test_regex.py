@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.consumer.crew import Crew, owned, told
+from tests.coordinator.consumer.harness import GroupHarness, owned, told
 from tidelog.coordinator.group.consumer import progress, regex
 from tidelog.coordinator.group.consumer.regex import Matches, Room, check_regex
 from tidelog.coordinator.patterns import CHARACTERS_MAX
@@ -66,84 +66,84 @@ def test_an_expression_that_was_taken_by_another_version_matches_nothing() -> No
 
 
 def test_an_expression_that_matches_nothing_starts_no_rebalance() -> None:
-    crew = Crew({"tides": 2})
-    crew.join("a", "tides")
-    answer = crew.join("b", subscribed_topic_regex="nothing")
-    assert (answer.member_epoch, told(answer), crew.group.epoch) == (2, {}, 2)
+    harness = GroupHarness({"tides": 2})
+    harness.join("a", "tides")
+    answer = harness.join("b", subscribed_topic_regex="nothing")
+    assert (answer.member_epoch, told(answer), harness.group.epoch) == (2, {}, 2)
 
 
 def test_members_that_share_an_expression_share_its_record() -> None:
-    crew = Crew({"tides": 2})
-    crew.join("a", subscribed_topic_regex="t.*")
-    crew.join("b", subscribed_topic_regex="t.*")
-    assert list(crew.group.resolved) == ["t.*"]
-    crew.leave("a")
-    assert list(crew.group.resolved) == ["t.*"]
-    crew.leave("b")
-    assert not crew.group.resolved
+    harness = GroupHarness({"tides": 2})
+    harness.join("a", subscribed_topic_regex="t.*")
+    harness.join("b", subscribed_topic_regex="t.*")
+    assert list(harness.group.resolved) == ["t.*"]
+    harness.leave("a")
+    assert list(harness.group.resolved) == ["t.*"]
+    harness.leave("b")
+    assert not harness.group.resolved
 
 
-def expressions(crew: Crew) -> list[tuple[str, bool]]:
+def expressions(harness: GroupHarness) -> list[tuple[str, bool]]:
     """Those of which something was written by the last decision, and whether they are still there."""
-    found = [entry for entry in crew.written if hasattr(entry.key, "regular_expression")]
+    found = [entry for entry in harness.written if hasattr(entry.key, "regular_expression")]
     return [(entry.key.regular_expression, entry.value is not None) for entry in found]
 
 
-def change(crew: Crew, member: str, **more: Any) -> None:
-    crew.beat(member, crew.group.members[member].epoch, **more)
+def change(harness: GroupHarness, member: str, **more: Any) -> None:
+    harness.beat(member, harness.group.members[member].epoch, **more)
 
 
 def test_a_member_that_changes_its_expression_leaves_no_record_of_the_former() -> None:
-    crew = Crew({"tides": 1, "winds": 1})
-    crew.join("a", subscribed_topic_regex="t.*")
-    assert expressions(crew) == [("t.*", True)]
-    change(crew, "a", subscribed_topic_regex="w.*")
-    assert sorted(expressions(crew)) == [("t.*", False), ("w.*", True)]
-    assert list(crew.group.resolved) == ["w.*"]
+    harness = GroupHarness({"tides": 1, "winds": 1})
+    harness.join("a", subscribed_topic_regex="t.*")
+    assert expressions(harness) == [("t.*", True)]
+    change(harness, "a", subscribed_topic_regex="w.*")
+    assert sorted(expressions(harness)) == [("t.*", False), ("w.*", True)]
+    assert list(harness.group.resolved) == ["w.*"]
 
 
 def test_an_expression_that_others_still_have_stays_when_one_changes_its_own() -> None:
-    crew = Crew({"tides": 1, "winds": 1})
-    crew.join("a", subscribed_topic_regex="t.*")
-    crew.join("b", subscribed_topic_regex="t.*")
-    change(crew, "b", subscribed_topic_regex="w.*")
-    assert expressions(crew) == [("w.*", True)]
-    assert sorted(crew.group.resolved) == ["t.*", "w.*"]
+    harness = GroupHarness({"tides": 1, "winds": 1})
+    harness.join("a", subscribed_topic_regex="t.*")
+    harness.join("b", subscribed_topic_regex="t.*")
+    change(harness, "b", subscribed_topic_regex="w.*")
+    assert expressions(harness) == [("w.*", True)]
+    assert sorted(harness.group.resolved) == ["t.*", "w.*"]
 
 
 def test_a_member_that_names_topics_instead_leaves_no_record_and_one_that_always_did_none_at_all() -> None:
-    crew = Crew({"tides": 1, "winds": 1})
-    crew.join("a", subscribed_topic_regex="t.*")
-    change(crew, "a", subscribed_topic_regex="", subscribed_topic_names=["winds"])
-    assert expressions(crew) == [("t.*", False)]
-    assert not crew.group.resolved
-    crew.join("b", "tides")
-    assert expressions(crew) == []
-    change(crew, "b", subscribed_topic_names=["winds"])
-    assert expressions(crew) == []
+    harness = GroupHarness({"tides": 1, "winds": 1})
+    harness.join("a", subscribed_topic_regex="t.*")
+    change(harness, "a", subscribed_topic_regex="", subscribed_topic_names=["winds"])
+    assert expressions(harness) == [("t.*", False)]
+    assert not harness.group.resolved
+    harness.join("b", "tides")
+    assert expressions(harness) == []
+    change(harness, "b", subscribed_topic_names=["winds"])
+    assert expressions(harness) == []
 
 
 def test_an_expression_that_is_none_is_refused_and_changes_nothing() -> None:
-    crew = Crew({"tides": 1})
-    crew.join("a", subscribed_topic_regex="t.*")
-    epoch = crew.group.epoch
+    harness = GroupHarness({"tides": 1})
+    harness.join("a", subscribed_topic_regex="t.*")
+    epoch = harness.group.epoch
     with pytest.raises(KafkaError) as refused:
-        change(crew, "a", subscribed_topic_regex="(")
+        change(harness, "a", subscribed_topic_regex="(")
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert (crew.group.epoch, list(crew.group.resolved)) == (epoch, ["t.*"])
+    assert (harness.group.epoch, list(harness.group.resolved)) == (epoch, ["t.*"])
 
 
 def test_a_refresh_writes_only_what_changed() -> None:
-    crew = Crew({"tides": 1, "winds": 1})
-    crew.join("a", subscribed_topic_regex="t.*")
-    crew.join("b", subscribed_topic_regex="w.*")
-    crew.beat("a", 2, topic_partitions=owned(tides=[0]))
-    crew.refresh_regexes = True
-    crew.beat("a", 3)
-    assert crew.written == []
-    crew.has(tides=1, winds=1, waves=1)
-    crew.beat("a", 3)
-    assert [entry.key.regular_expression for entry in crew.written if hasattr(entry.key, "regular_expression")] == [
+    harness = GroupHarness({"tides": 1, "winds": 1})
+    harness.join("a", subscribed_topic_regex="t.*")
+    harness.join("b", subscribed_topic_regex="w.*")
+    harness.beat("a", 2, topic_partitions=owned(tides=[0]))
+    harness.refresh_regexes = True
+    harness.beat("a", 3)
+    assert harness.written == []
+    harness.has(tides=1, winds=1, waves=1)
+    harness.beat("a", 3)
+    assert [entry.key.regular_expression for entry in harness.written if hasattr(entry.key, "regular_expression")] == [
         "w.*"
     ]
 
@@ -169,13 +169,13 @@ def test_topics_that_change_in_the_middle_of_a_look_are_all_looked_at() -> None:
 def test_a_group_whose_expressions_take_several_looks_has_its_partitions_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crew = Crew({f"tides-{number}": 1 for number in range(40)})
+    harness = GroupHarness({f"tides-{number}": 1 for number in range(40)})
     monkeypatch.setattr(progress, "Room", lambda: Room(9000))
-    answer = crew.join("a", subscribed_topic_regex="tides-[0-9]*")
+    answer = harness.join("a", subscribed_topic_regex="tides-[0-9]*")
     assert told(answer) == {}
-    crew.refresh_regexes = True  # as where one isn't resolved yet
+    harness.refresh_regexes = True  # as where one isn't resolved yet
     for _ in range(20):
-        answer = crew.beat("a", answer.member_epoch, topic_partitions=[])
+        answer = harness.beat("a", answer.member_epoch, topic_partitions=[])
         if told(answer):
             break
     assert len(told(answer) or {}) == 40

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.consumer.crew import GROUP, Crew, owned, told, topic_id
+from tests.coordinator.consumer.harness import GROUP, GroupHarness, owned, told, topic_id
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic.records import entry as classic_entry
 from tidelog.coordinator.group.classic.records import new_group
@@ -43,12 +43,12 @@ def group_of(state: GroupsState) -> ConsumerGroup:
 
 
 def test_a_group_is_gone_after_its_tombstones() -> None:
-    crew = Crew({"tides": 3, "winds": 1})
-    crew.join("a", "tides", subscribed_topic_regex="w.*", instance_id="anchor")
-    crew.join("b", "tides")
-    crew.write(entries.group_gone(crew.group))
-    assert crew.state == EMPTY
-    crew.reread()
+    harness = GroupHarness({"tides": 3, "winds": 1})
+    harness.join("a", "tides", subscribed_topic_regex="w.*", instance_id="anchor")
+    harness.join("b", "tides")
+    harness.write(entries.group_gone(harness.group))
+    assert harness.state == EMPTY
+    harness.reread()
 
 
 @pytest.mark.parametrize("place", range(7))
@@ -56,7 +56,7 @@ def test_a_tombstone_of_what_is_not_there_changes_nothing(place: int) -> None:
     gone = entries.tombstones(GROUP, ["a"], ["w.*"])[place]
     assert folded(gone) == EMPTY
     assert folded(gone, state=EMPTY) is not None
-    made = Crew({"tides": 1})
+    made = GroupHarness({"tides": 1})
     made.join("other", "tides")
     after = folded(gone, state=made.state)
     if isinstance(after.groups.get(GROUP), ConsumerGroup):
@@ -100,14 +100,14 @@ def test_a_partition_that_two_records_name_is_of_the_later_one() -> None:
 
 
 def test_the_record_of_older_versions_is_taken_away_with_the_next_heartbeat() -> None:
-    crew = Crew({"tides": 2})
-    crew.join("a", "tides")
+    harness = GroupHarness({"tides": 2})
+    harness.join("a", "tides")
     key = ConsumerGroupPartitionMetadataKey(group_id=GROUP)
-    crew.write([Entry(key, ConsumerGroupPartitionMetadataValue())])
-    assert crew.group.has_partition_metadata
-    crew.beat("a", 2)
-    assert crew.written == [Entry(key, None)]
-    assert not crew.group.has_partition_metadata
+    harness.write([Entry(key, ConsumerGroupPartitionMetadataValue())])
+    assert harness.group.has_partition_metadata
+    harness.beat("a", 2)
+    assert harness.written == [Entry(key, None)]
+    assert not harness.group.has_partition_metadata
 
 
 def test_a_record_of_this_protocol_ends_a_classic_group() -> None:
@@ -121,37 +121,37 @@ def test_every_record_type_is_replayed() -> None:
 
 
 def test_a_member_leaves_nothing_behind() -> None:
-    crew = Crew({"tides": 3, "winds": 1})
-    crew.join("a", "tides", subscribed_topic_regex="w.*")
-    crew.leave("a")
-    group = crew.group
+    harness = GroupHarness({"tides": 3, "winds": 1})
+    harness.join("a", "tides", subscribed_topic_regex="w.*")
+    harness.leave("a")
+    group = harness.group
     assert (group.state, len(group.target), len(group.owners), len(group.resolved)) == (GroupState.EMPTY, 0, 0, 0)
     assert (group.epoch, group.metadata_hash) == (3, 0)
-    crew.reread()
+    harness.reread()
 
 
 def test_what_a_join_writes() -> None:
     """The order is Kafka's: the member, the group's epoch, the target, what the member has."""
-    crew = Crew({"tides": 1})
-    crew.join("a", "tides")
-    assert [type(entry.key).__name__ for entry in crew.written] == [
+    harness = GroupHarness({"tides": 1})
+    harness.join("a", "tides")
+    assert [type(entry.key).__name__ for entry in harness.written] == [
         "ConsumerGroupMemberMetadataKey",
         "ConsumerGroupMetadataKey",
         "ConsumerGroupTargetAssignmentMemberKey",
         "ConsumerGroupTargetAssignmentMetadataKey",
         "ConsumerGroupCurrentMemberAssignmentKey",
     ]
-    crew.beat("a", 2)
-    assert crew.written == []
+    harness.beat("a", 2)
+    assert harness.written == []
 
 
 def test_only_members_whose_part_changed_are_written() -> None:
-    crew = Crew({"tides": 4})
-    crew.join("a", "tides")
-    crew.join("b", "tides")
-    assert told(crew.beat("a", 2, topic_partitions=owned(tides=[0, 1]))) == {"tides": [0, 1]}
-    crew.beat("b", 3, topic_partitions=[])
-    crew.leave("b")
-    crew.beat("a", 3)
-    names = [type(entry.key).__name__ for entry in crew.written]
+    harness = GroupHarness({"tides": 4})
+    harness.join("a", "tides")
+    harness.join("b", "tides")
+    assert told(harness.beat("a", 2, topic_partitions=owned(tides=[0, 1]))) == {"tides": [0, 1]}
+    harness.beat("b", 3, topic_partitions=[])
+    harness.leave("b")
+    harness.beat("a", 3)
+    names = [type(entry.key).__name__ for entry in harness.written]
     assert names.count("ConsumerGroupTargetAssignmentMemberKey") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apis.offsets import GROUP, commit, commit_fields, committed, harbour, shard
+from tests.apis.offsets import GROUP, commit, commit_fields, committed, shard, sim_broker
 from tests.apis.test_offset_fetch import in_transaction
 from tidelog.coordinator.entry import Marker
 from tidelog.coordinator.group import ending
@@ -19,11 +19,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_fold_has_nothing_left_to_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = harbour(partitions=COUNT)
+    port = sim_broker(partitions=COUNT)
     commit(port, {0: 1})
     in_transaction(port, 70, IN_TXN)
-    crew = shard(port)
-    steps = ending.prepare(crew.machine.newest, Marker(70, 0, committed=True))
+    harness = shard(port)
+    steps = ending.prepare(harness.machine.newest, Marker(70, 0, committed=True))
     count = sum(1 for _ in steps)
     assert count >= COUNT // ending.A_STEP
     merged: list[bool] = []
@@ -35,15 +35,15 @@ def test_its_fold_has_nothing_left_to_merge(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ending, "is_prepared", noted)
     monkeypatch.setattr(ending, "whole", None)  # who would merge in a decision fails
-    port.wait(crew.end_transaction(70, 0, 0, True))
+    port.wait(harness.end_transaction(70, 0, 0, True))
     assert committed(port) == IN_TXN
     assert merged == [True]
-    assert not crew.machine.newest.pending
-    assert not crew.machine.newest.writers
+    assert not harness.machine.newest.pending
+    assert not harness.machine.newest.writers
 
 
 def test_a_commit_that_comes_meanwhile_stands() -> None:
-    port = harbour(partitions=COUNT)
+    port = sim_broker(partitions=COUNT)
     in_transaction(port, 70, IN_TXN)
     port.hold_syncs()
     ended = shard(port).end_transaction(70, 0, 0, True)
@@ -55,7 +55,7 @@ def test_a_commit_that_comes_meanwhile_stands() -> None:
 
 
 def test_a_commit_in_between_was_later_than_the_transaction() -> None:
-    port = harbour(partitions=COUNT)
+    port = sim_broker(partitions=COUNT)
     in_transaction(port, 70, IN_TXN)
     commit(port, {5: 2})
     port.wait(shard(port).end_transaction(70, 0, 0, True))
@@ -63,7 +63,7 @@ def test_a_commit_in_between_was_later_than_the_transaction() -> None:
 
 
 def test_offsets_that_go_while_it_is_prepared_stay_gone() -> None:
-    port = harbour(partitions=COUNT)
+    port = sim_broker(partitions=COUNT)
     in_transaction(port, 70, IN_TXN)
     ended = shard(port).end_transaction(70, 0, 0, True)
     port.delete_topic("logbook")
@@ -74,13 +74,13 @@ def test_offsets_that_go_while_it_is_prepared_stay_gone() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_it_is_found_again_by_a_restart(commits: bool) -> None:
-    port = harbour(partitions=COUNT)
+    port = sim_broker(partitions=COUNT)
     commit(port, {0: 1, 1: 1})
     in_transaction(port, 70, IN_TXN)
     port.wait(shard(port).end_transaction(70, 0, 0, commits))
     expected = IN_TXN if commits else {0: 1, 1: 1}
     assert committed(port) == expected
-    port = harbour(disk=port.kill())
+    port = sim_broker(disk=port.kill())
     port.ask(ApiKey.OFFSET_FETCH, 7, {"group_id": GROUP, "topics": None})  # has it loaded
     port.pass_time(1)
     assert committed(port) == expected

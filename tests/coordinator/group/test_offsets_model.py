@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.apis.harbour import Harbour
-from tests.apis.offsets import TOPIC, commit, fetch, find, harbour, shard
+from tests.apis.offsets import TOPIC, commit, fetch, find, shard, sim_broker
+from tests.apis.sim_broker import SimBroker
 from tests.apis.test_offset_fetch import in_transaction
 from tidelog.wire.keys import ApiKey
 
@@ -24,11 +24,11 @@ class Offsets(RuleBasedStateMachine):
         self.known: dict[str, dict[int, tuple[int, int]]] = {}
         self.pending: dict[int, dict[str, dict[int, tuple[int, int]]]] = {}
         self.moment = 0
-        self.port: Harbour
+        self.port: SimBroker
 
     @initialize()
     def begin(self) -> None:
-        self.port = harbour(SETTINGS)
+        self.port = sim_broker(SETTINGS)
         for group in ("alpha", "beta", "gamma", "delta"):
             find(self.port, group)
 
@@ -75,13 +75,13 @@ class Offsets(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        self.port = harbour(SETTINGS, disk=self.port.kill())
+        self.port = sim_broker(SETTINGS, disk=self.port.kill())
         self.port.pass_time(1.5)
 
     @rule()
     def stop_and_start(self) -> None:
         self.port.wait(self.port.broker.stop())
-        self.port = harbour(SETTINGS, disk=self.port.kill())
+        self.port = sim_broker(SETTINGS, disk=self.port.kill())
         self.port.pass_time(1.5)
 
     @rule()

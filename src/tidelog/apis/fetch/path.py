@@ -13,7 +13,7 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tidelog.apis.fetch import MAX_WAIT_MS
-from tidelog.apis.fetch.light import Asked, LightFetch, Way, uvarint
+from tidelog.apis.fetch.fast_fetch import Asked, FastFetch, FastPath, uvarint
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.env.slices import whole
 from tidelog.wire.errors import KafkaError
@@ -77,7 +77,7 @@ class FetchPath:
         self._node_id = services.node_id
         self._replicas = services.replicas
         self._max_bytes = services.config.fetch_max_bytes
-        self._way = Way(services.node_id, services.env.loop, general)
+        self._fast_path = FastPath(services.node_id, services.env.loop, general)
         self._partitions: dict[tuple[bytes, int], Partition] = {}
         self._targets: dict[bytes, Target] = {}
         services.replicas.forget += [self._partitions.clear, self._targets.clear]
@@ -115,8 +115,8 @@ class FetchPath:
             return NotImplemented
         if piece is None or size < min_bytes:
             asked = partition, wants.number, epoch, offset, wants.partition_bytes_max
-            fetch = LightFetch(
-                self._way,
+            fetch = FastFetch(
+                self._fast_path,
                 [(wants.topic_id, [asked])],
                 (min_bytes, wants.limit),
                 committed=bool(committed),
@@ -183,8 +183,8 @@ class FetchPath:
         if topics is None or _names_one_twice(topics):
             return NotImplemented
         limit = min(max_bytes, self._max_bytes)
-        fetch = LightFetch(
-            self._way,
+        fetch = FastFetch(
+            self._fast_path,
             topics,
             (min(min_bytes, limit), limit),
             committed=isolation == READ_COMMITTED,
@@ -241,7 +241,7 @@ def _names_one_twice(topics: list[tuple[bytes, list[Asked]]]) -> bool:
 
 
 def _patient(
-    fetch: LightFetch,
+    fetch: FastFetch,
     connection: Any,
     buffer: memoryview,
     start: int,

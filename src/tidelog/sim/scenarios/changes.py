@@ -5,7 +5,7 @@ The broker goes on when there is room again, and is restarted later: every chang
 
 from tidelog.sim.clients.admins import SettingsChanger, TopicKeeper
 from tidelog.sim.scenarios.checkers import History
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.random import SimRandom
 from tidelog.sim.world.world import World
@@ -13,7 +13,7 @@ from tidelog.sim.world.world import World
 CHANGES_FAULTS = (*FAULTS, ("tight", 12.0))
 
 
-class ChangesRun(Voyage[World]):
+class ChangesRun(ScenarioRun[World]):
     FAULTS_MOST = (4, 10)
 
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = CHANGES_FAULTS) -> None:

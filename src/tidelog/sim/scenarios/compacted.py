@@ -6,7 +6,7 @@
 from tidelog.sim.clients.keyed import KeyedProducer, TableReader
 from tidelog.sim.clients.watchers import Deleter
 from tidelog.sim.scenarios.checkers import History
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.scenarios.table import Table
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.random import SimRandom
@@ -16,7 +16,7 @@ TOPICS = {"shore": 2, "dune": 1}
 COMPACTED_FAULTS = (*FAULTS, ("full", 2.0), ("swap", 8.0))
 
 
-class CompactedRun(Voyage[World]):
+class CompactedRun(ScenarioRun[World]):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = COMPACTED_FAULTS) -> None:
         random = SimRandom(seed).fork("compacted settings")
         settings = {

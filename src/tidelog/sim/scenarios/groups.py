@@ -8,7 +8,7 @@ from tidelog.sim.clients.group_clients import PARTITIONS, TOPIC, GroupMember, Of
 from tidelog.sim.clients.group_members import ClassicMember, ConsumerMember
 from tidelog.sim.scenarios.checkers import History
 from tidelog.sim.scenarios.group_history import GroupHistory
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.world import World
 
@@ -23,7 +23,7 @@ class GroupsWorld(World):
     groups: GroupHistory
 
 
-class GroupsRun(Voyage[GroupsWorld]):
+class GroupsRun(ScenarioRun[GroupsWorld]):
     """Who belongs to which group, and who looks at their offsets."""
 
     FAULTS_MOST = (3, 8)

@@ -10,7 +10,7 @@ from tidelog.sim.clients.sessions import Followed, SessionConsumer
 from tidelog.sim.clients.watchers import Consumer, Deleter, OffsetAsker, StartAsker
 from tidelog.sim.clients.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.scenarios.checkers import History, Violation
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.scenarios.topics import TopicSetter
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.random import SimRandom
@@ -26,7 +26,7 @@ MANY = 100_000
 """More records than are made in any run."""
 
 
-class KeptRun(Voyage[World]):
+class KeptRun(ScenarioRun[World]):
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = KEPT_FAULTS) -> None:
         random = SimRandom(seed).fork("kept settings")
         self._brook_ms = random.choose((300, 1000, 3000))

@@ -11,7 +11,7 @@ from tidelog.sim.clients.reader import WholeReader
 from tidelog.sim.clients.sessions import Followed, SessionConsumer
 from tidelog.sim.scenarios.checkers import History, Violation, check_numbered
 from tidelog.sim.scenarios.incarnations import NAME, PARTITIONS, IdProducer, Life, NameConsumer, Recreator
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.random import SimRandom
 from tidelog.sim.world.world import World
@@ -74,7 +74,7 @@ class NameDeleter(Client):
         self._topic.held -= 1
 
 
-class AgainRun(Voyage[World]):
+class AgainRun(ScenarioRun[World]):
     MORE_SETTINGS: Mapping[str, str] = {}
 
     def __init__(self, seed: int, faults: tuple[tuple[str, float], ...] = FAULTS) -> None:

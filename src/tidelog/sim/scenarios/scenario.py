@@ -8,7 +8,7 @@ from tidelog.sim.clients.reader import WholeReader
 from tidelog.sim.clients.watchers import Consumer, Deleter, OffsetAsker
 from tidelog.sim.clients.workloads import IdempotentProducer, PlainProducer
 from tidelog.sim.scenarios.checkers import History, Violation, check_numbered
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.scenarios.switches import Switcher
 from tidelog.sim.scenarios.topics import FORGETFUL, POWERLESS
 from tidelog.sim.world.faults import FAULTS
@@ -22,7 +22,7 @@ PLAIN = (("tide", 0, 1), ("ebb", 0, 1), ("tide", 1, 0), ("surf", 0, 1), ("foam",
 """Topic, partition and acks of producers that aren't idempotent."""
 
 
-class Run(Voyage[World]):
+class Run(ScenarioRun[World]):
     """Records of all kinds of producers. `faults` are the kinds that may happen."""
 
     FAULTS_MOST = (2, 6)

@@ -39,7 +39,7 @@ class Outcome:
     trace: tuple[str, ...]
 
 
-class Voyage(ABC, Generic[W]):
+class ScenarioRun(ABC, Generic[W]):
     """A run from a seed. What it is about is in its subclass; `clients` are all who go home before the account."""
 
     FAULTS_MOST = (2, 7)

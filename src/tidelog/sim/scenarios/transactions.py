@@ -12,14 +12,14 @@ from tidelog.sim.clients.two_phase import BATCHES, PARTS, Driver
 from tidelog.sim.clients.two_phase import SETTINGS as TWO_PHASE
 from tidelog.sim.clients.workloads import IdempotentProducer
 from tidelog.sim.scenarios.checkers import History, Violation
-from tidelog.sim.scenarios.scenario_run import SETTINGS, Voyage
+from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.world import World
 
 TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1, BATCHES: PARTS}
 
 
-class TransactionsRun(Voyage[World]):
+class TransactionsRun(ScenarioRun[World]):
     """What is copied, by whom, and who watches."""
 
     FAULTS_MOST = (3, 8)

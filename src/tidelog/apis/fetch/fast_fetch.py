@@ -39,7 +39,7 @@ _NO_RECORDS = b"\x01\0"
 _write_max_wait = Struct(">i").pack_into
 
 
-class Way:
+class FastPath:
     """What all fetches of the fast path share. `general` answers a whole frame of this connection."""
 
     __slots__ = ("general", "loop", "node_id")
@@ -52,7 +52,7 @@ class Way:
         self.general = general
 
 
-class LightFetch:
+class FastFetch:
     """One request: what it asks for, and how it is answered."""
 
     __slots__ = (
@@ -62,10 +62,10 @@ class LightFetch:
         "_correlation_id",
         "_frame",
         "_limit",
+        "_path",
         "_topics",
         "_version",
         "_wait_at",
-        "_way",
         "count",
         "found",
         "min_bytes",
@@ -73,7 +73,7 @@ class LightFetch:
 
     def __init__(
         self,
-        way: Way,
+        path: FastPath,
         topics: list[tuple[bytes, list[Asked]]],
         bounds: tuple[int, int],
         *,
@@ -82,7 +82,7 @@ class LightFetch:
         correlation_id: int,
     ) -> None:
         """`bounds`: on the bytes of the answer, at least (or it waits) and at most."""
-        self._way = way
+        self._path = path
         self._topics = topics
         self.count = len(topics[0][1]) if len(topics) == 1 else sum(len(asked) for _, asked in topics)
         self.min_bytes, self._limit = bounds
@@ -106,11 +106,11 @@ class LightFetch:
         for topic_id, asked in self._topics:
             answer.plain += topic_id + uvarint(len(asked) + 1)
             if len(asked) <= LOOKS_A_STEP:
-                if not answer.read(asked, self._way.node_id):
+                if not answer.read(asked, self._path.node_id):
                     return self._unusual()
             else:
                 for start in range(0, len(asked), LOOKS_A_STEP):
-                    if not answer.read(asked[start : start + LOOKS_A_STEP], self._way.node_id):
+                    if not answer.read(asked[start : start + LOOKS_A_STEP], self._path.node_id):
                         return self._unusual()
                     yield
             answer.plain.append(0)
@@ -124,7 +124,7 @@ class LightFetch:
         if self._by_partition is None:
             self._by_partition = {each[0]: each for _, asked in self._topics for each in asked}
         answer = _Answer(self._limit, committed=self._committed)
-        if not answer.read([self._by_partition[partition]], self._way.node_id):
+        if not answer.read([self._by_partition[partition]], self._path.node_id):
             return None
         return answer.found
 
@@ -145,7 +145,7 @@ class LightFetch:
         self._connection = connection
         self._frame = frame
         self._wait_at = wait_at
-        return Parked(self._way.loop, self, wait_ms / 1000, looked=looked)
+        return Parked(self._path.loop, self, wait_ms / 1000, looked=looked)
 
     def _unusual(self) -> Any:
         frame, version = self._frame, self._version
@@ -153,7 +153,7 @@ class LightFetch:
             return NotImplemented
         _write_max_wait(frame, self._wait_at, 0)  # answered at once, whatever there is
         view = memoryview(frame)
-        return self._way.general(self._connection, view, 0, len(frame), FETCH, version, self._correlation_id)
+        return self._path.general(self._connection, view, 0, len(frame), FETCH, version, self._correlation_id)
 
 
 class _Answer:

@@ -105,7 +105,7 @@ class Asked:
         return self.done, self.frame, self.closed is not None
 
 
-class Harbour:
+class SimBroker:
     def __init__(
         self, settings: Mapping[str, str] | None = None, *, fast: bool = True, disk: SimDisk | None = None
     ) -> None:

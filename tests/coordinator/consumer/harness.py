@@ -29,7 +29,7 @@ from tidelog.wire.messages.consumer_group_heartbeat import (
 )
 from tidelog.wire.records.coordinator import OFFSETS_TOPIC, RecordTypes
 
-GROUP = "voyage"
+GROUP = "scenario_run"
 NOW_MS = 1_700_000_000_000
 TYPES = RecordTypes(OFFSETS_TOPIC)
 TERMS = Terms(45_000, 5_000, 0, 1000, ("uniform", "range"), 600_000, True, True, 1000)
@@ -66,7 +66,7 @@ def encoded(entry: Entry) -> Entry:
     return Entry(*decoded)
 
 
-class Crew:
+class GroupHarness:
     """The group and what its coordinator sees."""
 
     def __init__(self, topics: Mapping[str, int], terms: Terms = TERMS) -> None:

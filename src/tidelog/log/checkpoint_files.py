@@ -124,7 +124,7 @@ class OffsetsFile:
         return key in self.offsets or key in self.durable or key in self._doubtful
 
 
-class Points:
+class CheckpointFiles:
     """The checkpoint files of one data folder."""
 
     def __init__(self, env: Environment, root: str, report: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Lane:
+class SerialWorker:
     """What waits here is bounded by who waits for it: a request brings one piece after the other."""
 
     __slots__ = ("_busy", "_loop", "_waiting")

@@ -45,7 +45,7 @@ class CountingDisk(SimDisk):
         self.syncs = before + 1
 
 
-class Shore:
+class LogHarness:
     """One data folder and the store on it. `restart` stops it first, `kill` and `power_loss` don't."""
 
     def __init__(self, disk: SimDisk | RealDisk, root: str = ROOT, **settings: str) -> None:

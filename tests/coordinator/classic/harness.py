@@ -23,7 +23,7 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
 
-class Crew:
+class GroupHarness:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits(initial_delay_ms=0)
         self.steady_ms = 1000.0
@@ -56,7 +56,7 @@ class Crew:
         self.group = LiveClassicGroup.loaded(group_of("g", self.records[-1]), self.now)
         self.group.check_invariants()
 
-    # -- requests; what they return is a ticket: `crew.answers[ticket]` is the answer, once it is there
+    # -- requests; what they return is a ticket: `harness.answers[ticket]` is the answer, once it is there
 
     def join(
         self,
