@@ -100,6 +100,15 @@ def test_every_page_stands_in_the_index() -> None:
     assert [str(page) for page in pages if page != Path("README.md") and f"({page})" not in index] == []
 
 
+def test_every_hop_of_the_walks_is_there() -> None:
+    hops = re.findall(r"`([\w/]+\.py)(?::(\w+))?`", (TOP / "docs/walks.md").read_text())
+    assert len(hops) > 50
+    for path, name in hops:
+        if not path.startswith("tests/"):
+            source = (TOP / "src/tidelog" / path).read_text()
+            assert not name or re.search(rf"^\s*def {name}\(", source, re.MULTILINE), f"{path} has no {name}"
+
+
 def test_every_fact_of_a_broker_is_documented() -> None:
     page = (TOP / "docs/operating/status.md").read_text()
     assert [name for name in FACTS if f"`{name}`" not in page] == []
