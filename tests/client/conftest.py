@@ -1,5 +1,6 @@
 """One broker for all of these tests, the public one; each has a topic of its own."""
 
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -10,14 +11,19 @@ from tidelog.testing import Broker
 NUMBERS = count()
 
 
+SETTINGS = {"num.partitions": 2, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+
+
 @pytest.fixture(scope="session")
-def tidelog_settings() -> dict[str, object]:
-    return {"num.partitions": 2, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+def client_broker() -> Iterator[Broker]:
+    """Of its own: `tidelog_broker` is shared with tests that count on the defaults."""
+    with Broker(SETTINGS) as broker:
+        yield broker
 
 
 @pytest.fixture
-def bootstrap(tidelog_broker: Broker) -> str:
-    return tidelog_broker.bootstrap
+def bootstrap(client_broker: Broker) -> str:
+    return client_broker.bootstrap
 
 
 @pytest.fixture
