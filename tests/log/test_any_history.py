@@ -609,7 +609,20 @@ class History:
                 )
 
 
-@pytest.mark.parametrize("seed", [*range(40), 701_701])
+WITHOUT_A_POINT = (467, 729, 1303, 1397, 1644, 1832)
+"""A log that was killed before its recovery point was ever saved gets a further segment, which the power tears."""
+OLDER_POINT = 1782
+"""A log is made under a name whose older one's recovery point still stands, and the next stop comes before a record."""
+COMES_BACK = pytest.param(
+    1626,
+    marks=pytest.mark.xfail(
+        strict=True,
+        reason="durability os: power lost right after a start put a folder aside, and the recovery points damaged, too",
+    ),
+)
+
+
+@pytest.mark.parametrize("seed", [*range(40), *WITHOUT_A_POINT, OLDER_POINT, COMES_BACK, 701_701])
 def test_any_history_keeps_what_was_durable(seed: int) -> None:
     History(seed).go()
 
@@ -630,11 +643,14 @@ def test_histories_meet_every_kind_of_fault() -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    counted = Counter[str]()
+    counted, failed = Counter[str](), 0
     for given in range(int(sys.argv[1]), int(sys.argv[2])):
         try:
             History(given, counted).go()
         except Exception as error:
+            failed += 1
             print(given, type(error).__name__, str(error)[:300])
     for kind, times in sorted(counted.items()):
         print(f"{times:8} {kind}")
+    print(f"{failed} histories failed")
+    sys.exit(failed > 0)

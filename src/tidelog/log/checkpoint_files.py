@@ -159,8 +159,9 @@ class CheckpointFiles:
             for file in self._falling:
                 if file.offsets.get(key, 0) > fallen:
                     file.put(key, fallen)
-            if key not in self.recovery.offsets:
-                self.recovery.put(key, 0)  # the log is one that was begun here (`know`, `claim`)
+            if self.recovery.offsets.get(key, UNKNOWN) == UNKNOWN:
+                # The log is one that was begun here (`know`, `claim`), or was read whole (`know_whole`).
+                self.recovery.put(key, 0 if fallen == BEGUN else fallen)
 
     def clean_epoch(self) -> int | None:
         """The broker epoch in the mark of a clean stop; None where the last one wasn't."""
@@ -246,6 +247,22 @@ class CheckpointFiles:
             self._begun.update(dict.fromkeys(begun))
             self._report(f"{self.root}: writing a checkpoint failed: {error}")
         else:
+            self.settle()
+
+    def know_whole(self, key: Key, synced_end: int) -> None:
+        """A log of which no recovery point is known is about to get a further segment: the start has read all of it, so
+        what is synced by now is whole. Said durably, or a power loss that tears what comes next would be damage."""
+        if self.recovery.offsets.get(key, UNKNOWN) != UNKNOWN:
+            return
+        self._fallen.put(key, synced_end)
+        self._falls[key] = object()
+        try:
+            self._fallen.save_now()
+        except OSError as error:  # after a power loss the log may be offline instead of cut
+            self._fallen.drop(key)
+            self._report(f"{self.root}: writing a checkpoint failed: {error}")
+        else:
+            self.recovery.put(key, synced_end)
             self.settle()
 
     def _is_new(self, key: Key) -> bool:

@@ -226,6 +226,11 @@ class Store:
             log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
         elif (reason := self._folders.gone(key)) is not None:
             log.go_offline(f"{reason}: restore it from a backup and restart, or delete the topic")
+        else:
+            for points in self._points.values():
+                points.drop(
+                    key
+                )  # what stands there for an older one of the name, or the next start would miss that one
         return log
 
     # -- opening logs that are on disk
@@ -492,7 +497,9 @@ class Store:
 
     def rolls(self, log: Log) -> None:
         """The log is about to get a further segment."""
-        self._points[log.root].know((log.topic, log.partition))
+        points, key = self._points[log.root], (log.topic, log.partition)
+        points.know_whole(key, log.ends.synced_end)
+        points.know(key)
 
     def claim(self, log: Log) -> None:
         """The folder of the log is about to be made. Not while an older one of its name is still flushed or synced: its
