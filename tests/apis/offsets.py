@@ -11,7 +11,7 @@ from tidelog.wire.batch import iterate
 from tidelog.wire.keys import ApiKey
 
 TOPIC = "logbook"
-GROUP = "harness"
+GROUP = "crew"
 
 
 def sim_broker(settings: Mapping[str, str] | None = None, partitions: int = 3, **more: Any) -> SimBroker:

@@ -214,7 +214,7 @@ def test_waiting_and_waking_take_the_fast_path_too() -> None:
     broker = SimBroker()
     topic_id = broker.make_topic("t", 2)
     broker.append("t", b"so that the log is there", partition=1)
-    broker.dispatch._fetch.__self__._way.general = None
+    broker.dispatch._fetch.__self__._fast_path.general = None
     one = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(1, partition=1)))
     two = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(), part(1, partition=1)))
     assert not one.done

@@ -15,7 +15,7 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-GROUP, TRANSACTION = "harness", "cargo"
+GROUP, TRANSACTION = "crew", "cargo"
 TOUCHES = re.compile(r"services\.(replicas|store|groups|transactions)\b|replicas\.(get|by_id)\(")
 NEEDS_NONE = {
     ApiKey.FIND_COORDINATOR,  # makes the topic, where it isn't there
