@@ -35,7 +35,6 @@ def fill(bootstrap: str, topic: str, value_bytes: int, rows: int, partitions: in
 def fill_sequences(bootstrap: str, topic: str, rows: int, tell: Callable[[str], None]) -> None:
     """`{"seq": n}` with n growing by one for each of 100,000 keys: a topic that is whole."""
     import numpy
-    import pyarrow
     import pyarrow.compute
 
     from tidelog.spark.sink.outbound import Outbound

@@ -37,7 +37,7 @@ def main() -> None:
         except Exception as error:  # whatever it is, the bench shows it and goes on
             told = {"error": f"{type(error).__name__}: {error}"}
         _tell(answers, told)
-    jvm = spark.sparkContext._gateway.proc
+    jvm = spark.sparkContext._gateway.proc  # noqa: SLF001  PySpark doesn't give it away, and never waits for it
     spark.stop()
     jvm.stdin.close()
     jvm.wait()  # or its CPU would be counted as somebody else's

@@ -7,12 +7,11 @@ from typing import Any
 
 from tests.raw import Connection
 from tidelog.wire.keys import ApiKey
+from tidelog.wire.topic_partition import TopicPartition
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 LATER = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 DEADLINE_S = 20.0
-
-Place = tuple[str, int]
 
 
 def find_coordinator(connection: Connection, group: str) -> None:
@@ -29,7 +28,7 @@ def find_coordinator(connection: Connection, group: str) -> None:
 
 
 def commit_fields(
-    group: str, offsets: Mapping[Place, int], generation: int = -1, member: str = "", **more: Any
+    group: str, offsets: Mapping[TopicPartition, int], generation: int = -1, member: str = "", **more: Any
 ) -> dict[str, Any]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), offset in offsets.items():
@@ -48,18 +47,18 @@ def commit_fields(
 def commit(
     connection: Connection,
     group: str,
-    offsets: Mapping[Place, int],
+    offsets: Mapping[TopicPartition, int],
     generation: int = -1,
     member: str = "",
     *,
     version: int = 9,
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """OffsetCommit: each partition's error code."""
     answer = connection.ask(ApiKey.OFFSET_COMMIT, version, commit_fields(group, offsets, generation, member))
     return {(topic.name, part.partition_index): part.error_code for topic in answer.topics for part in topic.partitions}
 
 
-def committed(connection: Connection, group: str) -> dict[Place, int]:
+def committed(connection: Connection, group: str) -> dict[TopicPartition, int]:
     """OffsetFetch of everything that the group committed."""
     answer = connection.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": group, "topics": None}]}).groups[0]
     assert answer.error_code == 0, f"the offsets of {group} can't be fetched: {answer.error_code}"

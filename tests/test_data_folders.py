@@ -457,8 +457,7 @@ def test_a_topic_in_memory_that_is_made_again_begins_at_0_in_whatever_order_the_
 def test_a_partition_whose_folder_somebody_removed_is_no_new_one(caplog: pytest.LogCaptureFixture) -> None:
     disk = disk_of_two()
     root = "/a" if disk.exists("/a/tide-0") else "/b"
-    gone = disk._find(f"{root}/tide-0")
-    assert gone is not None
+    assert disk.is_folder(f"{root}/tide-0")
     disk.rename(f"{root}/tide-0", f"{root}/elsewhere")
     for _ in range(2):
         sim_broker = SimBroker(TWO, disk=disk)

@@ -17,6 +17,7 @@ from tidelog.cli.app import COMMANDS, app
 from tidelog.wire.keys import RANGES, ApiKey
 
 TOP = Path(__file__).parents[1]
+SOURCES = ("src", "tests", "tools", "bench", "examples")
 PAGES = sorted([*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md"), *(TOP / "examples").glob("*.md")])
 
 
@@ -71,6 +72,20 @@ def test_tests_that_are_named_exist(page: Path) -> None:
     text = page.read_text()
     for path in re.findall(r"`(tests/[\w/.]+)`", text):
         assert (TOP / path).exists(), f"{page.name} names {path}, which is not there"
+
+
+def test_files_that_are_named_exist() -> None:
+    """In pages, but for the change log, and in what the code says of itself: mentions go along with a rename."""
+    there = [str(path.relative_to(TOP)) for folder in SOURCES for path in (TOP / folder).rglob("*.py")]
+    named = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    named += [path for folder in ("src", "tools") for path in (TOP / folder).rglob("*.py")]
+    missing = [
+        f"{page.relative_to(TOP)} names {name}, which is not there"
+        for page in named
+        for name in re.findall(r"[`( ]((?:\w+/)*[a-z]\w*\.py)\b", page.read_text())
+        if not any(path.endswith(f"/{name}") or path == name for path in there)
+    ]
+    assert missing == []
 
 
 def test_differences_name_tests_that_exist() -> None:

@@ -114,10 +114,10 @@ def test_what_nobody_asks_for_is_opened_and_loaded_in_the_end(ending: str) -> No
     sim_broker = SimBroker(SETTINGS, disk=disk)
     disk.left, disk.failing = 0, 1_000_000
     sim_broker.pass_time(3.0)
-    assert sim_broker.services.store.found() != []
+    assert sim_broker.services.store.unopened() != []
     disk.failing = 0
     sim_broker.pass_time(SERVED_AGAIN_S)
-    assert sim_broker.services.store.found() == []
+    assert sim_broker.services.store.unopened() == []
     assert [shard.index for shard in sim_broker.services.groups.shards.loaded()] == [0]
 
 

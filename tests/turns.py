@@ -23,9 +23,9 @@ from unittest.mock import patch
 from tidelog.broker import Broker
 from tidelog.cli import garbage
 from tidelog.config import BrokerConfig
-from tidelog.env import real_disk
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
+from tidelog.env.real_disk import RealDisk
 from tidelog.env.real_loop import RealLoop
 
 LONG_TURN_S = 0.05
@@ -153,7 +153,7 @@ class WatchedBroker:
         with (
             patch.object(os, "fsync", noted("fsync", os.fsync)),
             patch.object(os, "fdatasync", noted("fdatasync", os.fdatasync)),
-            patch.object(real_disk, "_syncfs", noted("syncfs", real_disk._syncfs)),
+            patch.object(RealDisk, "sync_all", noted("syncfs", RealDisk.sync_all)),
         ):
             yield seen
             seen.longest_cpu_s = self.call(lambda: self.loop.watch.longest_cpu_s)

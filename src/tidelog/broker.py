@@ -22,7 +22,7 @@ from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.coordinator.group.coordinator import group_coordinator
 from tidelog.env.promise import Promise
-from tidelog.log.found import FolderError
+from tidelog.log.partition_folders import FolderError
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import EndpointImage
@@ -165,12 +165,14 @@ class Broker:
         """Who serves, where, and what is known of the last stop."""
         services, recoveries = self.services, self.services.store.recoveries
         where = ", ".join(f"{one.name}://{one.host}:{one.port}" for one in self.addresses.values())
-        if not recoveries.found:
+        if not recoveries.unopened:
             last_stop = "there are no records yet"
         elif recoveries.clean:
             last_stop = "the last stop was clean"
         else:
-            last_stop = f"the last stop was not clean: {recoveries.found:,} partitions are checked when they are opened"
+            last_stop = (
+                f"the last stop was not clean: {recoveries.unopened:,} partitions are checked when they are opened"
+            )
         return f"broker {services.node_id} of cluster {services.cluster_id} serves on {where}; {last_stop}"
 
     def _cause(self, error: BaseException) -> BaseException:
@@ -195,7 +197,7 @@ class Broker:
         others = [folder for folder in every if folder != config.metadata_folder]
         folders.check_metadata_folder(env, config.metadata_folder, others, new)
         store.look()
-        folders.check_metadata(env, config.metadata_folder, store.found())
+        folders.check_metadata(env, config.metadata_folder, store.unopened())
         store.admit(config.metadata_folder)
         if config.metadata_folder in new:
             values = [encode_record(record, 0) for record in default_bootstrap()]
@@ -257,14 +259,19 @@ class Broker:
         folder = f"{config.metadata_folder}/{folders.METADATA_FOLDER}"
         return RaftDriver(self.env, folder, Voter(key, (self._controller_endpoint(),)), metadata_log, settings)
 
+    @property
+    def connections(self) -> int:
+        """How many clients' connections are open."""
+        return 0 if self._server is None else self._server.connections
+
     def _listen(self) -> None:
         """Bind every listener. Port 0 advertises the port that it got."""
         server = self._server = Server(self.services, Dispatch(self.services))
         advertised = {listener.name: listener for listener in self.config.advertised_list}
         for listener in self.config.listener_list:
             bound = server.listen(listener.name, listener.host, listener.port)
-            told = advertised.get(listener.name, listener)
-            self.endpoints[listener.name] = Endpoint(listener.name, told.host, told.port or bound.port)
+            public = advertised.get(listener.name, listener)
+            self.endpoints[listener.name] = Endpoint(listener.name, public.host, public.port or bound.port)
             self.addresses[listener.name] = Endpoint(listener.name, listener.host, bound.port)
 
     def _register(self) -> Promise[None]:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
 from tests.raw import build, request_class, response_class
+from tidelog.apis.fetch.path import FetchPath
+from tidelog.apis.produce import ProducePath
 from tidelog.broker import Broker
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
@@ -22,7 +25,7 @@ from tidelog.replica.partition import Partition
 from tidelog.server.answers import Slot
 from tidelog.server.dispatch import Dispatch
 from tidelog.sim.world.disk import SimDisk
-from tidelog.sim.world.loop import EPOCH_MS, SimLoop, Timeline
+from tidelog.sim.world.loop import EPOCH_MS, SimLoop, SimTimer, Timeline
 from tidelog.sim.world.network import SimNetwork
 from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import build as build_batch
@@ -42,9 +45,14 @@ LIVES = count(1)
 
 class HeldLoop(SimLoop):
     """A loop whose blocking work waits while `held` is a list; it is done at once otherwise. What isn't long needs no
-    second slice."""
+    second slice. `timers_set` counts timers."""
 
     held: list[Callable[[], None]] | None = None
+    timers_set = 0
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> SimTimer:
+        self.timers_set += 1
+        return super().call_later(delay_s, callback, *args)
 
     def steps_a_slice(self) -> int:
         return 200
@@ -125,7 +133,7 @@ class SimBroker:
         self.services = self.broker.services
         self.dispatch = Dispatch(self.services)
         if not fast:
-            self.dispatch._produce = self.dispatch._fetch = lambda *_: NotImplemented
+            self.take_the_general_way()
         self._connection: Any = SimpleNamespace(
             peer="127.0.0.1",
             listener="PLAINTEXT",
@@ -134,6 +142,15 @@ class SimBroker:
             keep_frame=lambda: None,
         )
         self._correlation_id = 0
+
+    def take_the_general_way(self) -> None:
+        """From now on the fast paths leave every request to the compiled codec."""
+
+        def leave(*_: object) -> Any:
+            return NotImplemented
+
+        with patch.object(ProducePath, "handle_frame", leave), patch.object(FetchPath, "handle_frame", leave):
+            self.dispatch = Dispatch(self.services)
 
     # -- time and syncs
 
@@ -188,12 +205,21 @@ class SimBroker:
         except MalformedError as error:
             asked.done, asked.closed = True, str(error)
         else:
-            if answer is None or isinstance(answer, (bytes, list)):
-                asked.settle(answer)
-            else:
-                self._await(asked, answer)
+            self._take(asked, answer)
         buffer[:] = b"\xee" * len(buffer)
         return asked
+
+    def answered(self, key: int, version: int, answer: Any) -> Asked:
+        """A request that the dispatch gave this answer to, which may come later."""
+        asked = Asked(key, version)
+        self._take(asked, answer)
+        return asked
+
+    def _take(self, asked: Asked, answer: Any) -> None:
+        if answer is None or isinstance(answer, (bytes, list)):
+            asked.settle(answer)
+        else:
+            self._await(asked, answer)
 
     def _await(self, asked: Asked, late: Any) -> None:
         asked.late = late

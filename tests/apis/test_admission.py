@@ -106,7 +106,7 @@ def _produce_plainly(pipe: Pipe, sequence: int, version: int) -> None:
     fields = produce_fields("accounts", made, timeout_ms=60_000)
     if version >= 13:
         fields["topic_data"][0] = {"topic_id": pipe.topic_id, "partition_data": [{"index": 0, "records": made}]}
-    pipe.connection.ask(build(ProduceRequest, fields), ProduceResponse, ApiKey.PRODUCE, version, pipe._answered, 60.0)
+    pipe.connection.ask(build(ProduceRequest, fields), ProduceResponse, ApiKey.PRODUCE, version, pipe.answered, 60.0)
 
 
 def test_a_transaction_that_ended_during_the_look_gets_nothing_more(sim_broker: SimBroker, beside: Beside) -> None:

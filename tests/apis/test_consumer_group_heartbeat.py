@@ -116,13 +116,13 @@ def test_what_stays_with_a_member_is_never_taken_away_on_the_way(port: Port) -> 
 
 def test_a_heartbeat_that_brings_nothing_writes_nothing_and_sets_no_timer(port: Port) -> None:
     port.join("a", "tides")
-    machine = port.sim_broker.services.groups.shard_of(GROUP).machine
-    end, timers = port.log_end(), set(machine._timers)
+    loop = port.sim_broker.loop
+    end, timers = port.log_end(), loop.timers_set
     for _ in range(20):
         answer = port.beat("a", 2)
         assert (answer.member_epoch, answer.assignment) == (2, None)
     assert port.log_end() == end
-    assert set(machine._timers) == timers
+    assert loop.timers_set == timers
 
 
 def test_a_member_that_is_not_heard_of_loses_its_place(port: Port) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.apis.described import context, image, topic
 from tidelog.apis import describe_configs
-from tidelog.apis.describe_configs import RESOURCES_MAX
+from tidelog.apis.bounds import DESCRIBED_RESOURCES_MAX
 from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.describe_configs import (
@@ -120,10 +120,10 @@ def test_loggers_are_told_with_their_levels() -> None:
 def test_an_answer_does_not_grow_out_of_bounds() -> None:
     resources: list[Any] = [
         DescribeConfigsResource(resource_type=32, resource_name=f"group-{number}")
-        for number in range(RESOURCES_MAX + 1)
+        for number in range(DESCRIBED_RESOURCES_MAX + 1)
     ]
     answer = whole(describe_configs.handle(context(CLUSTER, 4), DescribeConfigsRequest(resources=resources)))
-    assert len(answer.results) == RESOURCES_MAX + 1
+    assert len(answer.results) == DESCRIBED_RESOURCES_MAX + 1
     assert [result.error_code for result in answer.results[-2:]] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
 

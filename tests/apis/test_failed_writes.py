@@ -73,7 +73,7 @@ def test_what_is_behind_a_first_batch_that_failed_waits_for_it(
     for sequence in range(3):
         assert send(sequence) == 0
     assert read_all(sim_broker, "tide") == [b"0", b"1", b"2"]
-    assert sim_broker.partition("tide")._resends is None, "nobody is waited for any more"
+    assert sim_broker.partition("tide").expected_again == 0, "nobody is waited for any more"
 
 
 def test_other_producers_and_later_epochs_do_not_wait(
@@ -122,6 +122,8 @@ def test_nobody_is_waited_for_for_ever(sim_broker: SimBroker, send: Send, monkey
     full(sim_broker, monkeypatch)
     assert send(0) == STORAGE_ERROR
     room(sim_broker, monkeypatch)
+    assert sim_broker.partition("tide").expected_again == 1
     sim_broker.pass_time(3600.0)
     assert send(1, producer_id=8) == 0
-    assert sim_broker.partition("tide")._resends is None
+    assert sim_broker.partition("tide").expected_again == 0
+    assert send(1) == 0

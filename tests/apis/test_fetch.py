@@ -10,12 +10,12 @@ from tests.batches import batches
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.world.loop import SimLoop
 from tidelog.sim.world.random import SimRandom
+from tidelog.wire.bounds import ELEMENTS_A_STEP
 from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.header import request_header
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from tidelog.wire.release import ELEMENTS_A_STEP
 
 PLENTY = 1 << 20
 SIZE = len(batch(b"x"))
@@ -301,7 +301,7 @@ def test_what_a_look_at_many_partitions_made_is_let_go_of_in_steps(monkeypatch: 
 
 
 def assert_nobody_parked(broker: SimBroker) -> None:
-    assert [partition for partition in broker.services.replicas if partition._fetches] == []
+    assert [partition for partition in broker.services.replicas if partition.waiting_fetches] == []
 
 
 def test_data_wakes_a_parked_fetch(broker: SimBroker) -> None:
@@ -427,12 +427,11 @@ def test_a_client_that_disconnects_while_parked_is_noticed(broker: SimBroker) ->
     client.ask(request, FetchResponse, 1, 11, lambda _: None, timeout_s=1e6)
     broker.pass_time(1)
     partition = broker.partition("tide")
-    assert partition._fetches
+    assert partition.waiting_fetches == 1
     client.close()
     broker.pass_time(12)
-    assert not partition._fetches
-    assert broker.broker._server is not None
-    assert broker.broker._server.connections == 0
+    assert partition.waiting_fetches == 0
+    assert broker.broker.connections == 0
 
 
 # -- transactions

@@ -7,11 +7,13 @@ import struct
 from functools import cache, partial
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.apis.sim_broker import Asked, SimBroker, batch, in_transaction, marker, produce_fields
 from tests.raw import build, request_class
+from tidelog import apis
 from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -157,16 +159,21 @@ def fields(topic_id: bytes, *parts: dict[str, Any], **more: Any) -> dict[str, An
     return {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics, **more}
 
 
-def without_general(broker: SimBroker) -> SimBroker:
-    broker.dispatch._general = None
-    return broker
+def no_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing handles a fetch that the fast path leaves, or doesn't get done."""
+
+    def handler(key: int) -> Any:
+        assert key != ApiKey.FETCH, "it took the general way"
+        return apis.handler(key)
+
+    monkeypatch.setattr("tidelog.server.dispatch.handler", handler)
 
 
-def test_the_usual_request_takes_the_fast_path() -> None:
+def test_the_usual_request_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SimBroker()
     topic_id = broker.make_topic("t")
     broker.append("t", b"a", b"b")
-    without_general(broker)
+    no_general_way(monkeypatch)
     for version in (15, 16, 17, 18):
         for isolation in (0, 1):
             asked = broker.send(ApiKey.FETCH, version, fields(topic_id, isolation_level=isolation))
@@ -194,12 +201,12 @@ def test_a_small_piece_of_a_large_log_is_mapped_and_the_same_both_ways() -> None
     assert log.read_mapped(7, 150, log.log_end) is not None
 
 
-def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
+def test_many_partitions_of_several_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SimBroker()
     ids = [broker.make_topic(name, 300) for name in ("t", "u")]
     broker.append("t", b"a", partition=299)
     broker.append("u", b"b", partition=1)
-    without_general(broker)
+    no_general_way(monkeypatch)
     asked = fields(ids[0], *(part(partition=index) for index in range(300)))
     asked["topics"] += fields(ids[1], part(partition=0), part(partition=1))["topics"]
     sent = broker.send(ApiKey.FETCH, 16, asked)
@@ -210,11 +217,11 @@ def test_many_partitions_of_several_topics_take_the_fast_path() -> None:
     assert found == [(299, len(batch(b"a"))), (1, len(batch(b"b")))]
 
 
-def test_waiting_and_waking_take_the_fast_path_too() -> None:
+def test_waiting_and_waking_take_the_fast_path_too(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SimBroker()
     topic_id = broker.make_topic("t", 2)
     broker.append("t", b"so that the log is there", partition=1)
-    broker.dispatch._fetch.__self__._fast_path.general = None
+    no_general_way(monkeypatch)
     one = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(1, partition=1)))
     two = broker.send(ApiKey.FETCH, 16, fields(topic_id, part(), part(1, partition=1)))
     assert not one.done
@@ -310,7 +317,7 @@ def test_whatever_happens_to_who_waits_both_ways_answer_the_same_bytes(
         assert fast == general
     assert all(each.done for sent in asked for each in sent)
     for broker in brokers:
-        assert not any(partition._fetches for partition in broker.services.replicas)
+        assert not any(partition.waiting_fetches for partition in broker.services.replicas)
 
 
 def test_what_is_out_of_the_ordinary_among_hundreds_of_partitions_is_told_in_steps() -> None:
@@ -339,4 +346,4 @@ def test_a_client_that_goes_while_that_is_told_is_let_go_of() -> None:
     asked.late.abandon()
     broker.pass_time(30.0)
     assert not asked.done
-    assert not any(partition._fetches for partition in broker.services.replicas)
+    assert not any(partition.waiting_fetches for partition in broker.services.replicas)

@@ -312,7 +312,7 @@ def test_a_migrated_group_survives_kill_9(docks: Docks) -> None:
     again.beat("new", -1)
     again.sim_broker.settle()
     last = Docks(sim_broker=SimBroker(SETTINGS, disk=again.sim_broker.kill()))
-    last.sim_broker.open(*last.sim_broker.services.store.found())
+    last.sim_broker.open(*last.sim_broker.services.store.unopened())
     assert isinstance(last.group, ClassicGroup)
     assert list(last.group.members) == [old]
 

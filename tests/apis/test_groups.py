@@ -88,7 +88,7 @@ def test_groups_are_deleted_with_their_offsets(version: int) -> None:
 
 
 def test_a_group_with_many_offsets_is_deleted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "BATCH_BYTES", 200)
+    monkeypatch.setattr(removal, "REMOVAL_BATCH_BYTES", 200)
     port = sim_broker(partitions=30)
     commit(port, dict.fromkeys(range(30), 1))
     before = batches(port)

@@ -62,11 +62,15 @@ def test_an_empty_transactional_id_is_invalid(broker: SimBroker) -> None:
     assert ask(broker, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(broker: SimBroker) -> None:
-    ids = broker.services.producer_ids
-    allocate, ids._allocate = ids._allocate, lambda: Promise.failed(RuntimeError("no controller"))
+def test_while_the_controller_has_no_ids_the_client_is_told_to_try_again(
+    broker: SimBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_controller(*_: object) -> Promise[Any]:
+        return Promise.failed(RuntimeError("no controller"))
+
+    monkeypatch.setattr(type(broker.services.controller), "submit", no_controller)
     code, producer_id, epoch = ask(broker)
     assert ErrorCode(code).retriable
     assert (producer_id, epoch) == (-1, -1)
-    ids._allocate = allocate
+    monkeypatch.undo()
     assert ask(broker)[0] == 0

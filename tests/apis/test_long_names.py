@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.apis.sim_broker import SimBroker
-from tidelog.wire.errors import MESSAGE_CHARACTERS_MAX, ErrorCode
+from tidelog.wire.bounds import MESSAGE_CHARACTERS_MAX
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 LONG = "x" * 32_767

@@ -9,8 +9,8 @@ import pytest
 
 from tests.apis.sim_broker import SimBroker, batch, produce_fields
 from tidelog.apis import SERVED
-from tidelog.apis.shared import needed_logs
-from tidelog.server.dispatch import OPEN_WAIT_S
+from tidelog.apis.shared.needed_logs import NEEDS_BY_API
+from tidelog.server.bounds import OPEN_WAIT_S
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -92,7 +92,7 @@ NOT_READY = {
 
 
 def test_the_requests_of_this_test_are_all_that_need_logs() -> None:
-    assert set(REQUESTS) == set(needed_logs._BY_KEY)
+    assert set(REQUESTS) == set(NEEDS_BY_API)
 
 
 def test_every_api_that_touches_logs_is_listed() -> None:
@@ -103,7 +103,7 @@ def test_every_api_that_touches_logs_is_listed() -> None:
         sources = Path(path).parent.glob("*.py") if path.endswith("__init__.py") else [Path(path)]
         if any(re.search(TOUCHES, source.read_text()) for source in sources):
             touching.add(key)
-    assert touching - set(needed_logs._BY_KEY) <= NEEDS_NONE
+    assert touching - set(NEEDS_BY_API) <= NEEDS_NONE
 
 
 @pytest.mark.parametrize("key", sorted(REQUESTS), ids=lambda key: ApiKey(key).name)
@@ -112,7 +112,7 @@ def test_it_waits_for_the_logs_and_is_answered_as_if_they_had_been_open(
     restarted: SimBroker, key: ApiKey, fast: bool
 ) -> None:
     if not fast:
-        restarted.dispatch._produce = restarted.dispatch._fetch = lambda *_: NotImplemented
+        restarted.take_the_general_way()
     restarted.hold_syncs()
     version, fields = REQUESTS[key]
     asked = restarted.send(key, version, fields)

@@ -100,8 +100,8 @@ def test_offsets_of_a_topic_deleted_while_the_shard_was_not_loaded_go_with_the_n
 
 
 def test_a_shard_of_many_groups_is_looked_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "FOUND_AT_ONCE", 10)
-    monkeypatch.setattr(removal, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(expiry, "EXPIRED_AT_ONCE", 10)
+    monkeypatch.setattr(removal, "REMOVAL_BATCH_BYTES", 1000)
     port = sim_broker({**SETTINGS, "offsets.topic.num.partitions": "1"})
     for number in range(60):
         commit(port, {0: 1, 1: 1, 2: 1}, f"{GROUP}-{number}")

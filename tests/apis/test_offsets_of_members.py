@@ -149,7 +149,8 @@ def test_fetches_of_the_consumer_protocol_are_fenced_by_epoch() -> None:
 
     assert fetch("one", epoch) == fetch(None, -1) == 0
     assert fetch("one", epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
-    assert fetch("two", epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch("one", -1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch("two", epoch) == fetch(None, epoch) == fetch(None, 0) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_each_way_of_describing_sends_clients_to_the_other() -> None:
@@ -177,3 +178,47 @@ def test_offsets_of_a_consumer_group_are_in_use_while_it_subscribes() -> None:
     assert names(port) == set()
     port = sim_broker(disk=port.kill())
     assert names(port) == set()
+
+
+AT_ONCE = {"group.consumer.min.assignment.interval.ms": "0", "group.consumer.assignment.interval.ms": "0"}
+
+
+def test_a_commit_from_before_the_partition_was_assigned_is_stale() -> None:
+    port = sim_broker(AT_ONCE)
+    topic_id = port.services.metadata.image.topics[TOPIC].id
+    join(port, "one")
+    epoch = join(port, "two").member_epoch
+    join(port, "one", -1, topic_partitions=None)
+    later = join(port, "two", epoch, topic_partitions=[])
+    given = later.assignment.topic_partitions[0].partitions
+    assert later.member_epoch > epoch
+    join(port, "two", later.member_epoch, topic_partitions=[{"topic_id": topic_id, "partitions": given}])
+    assert commit(port, {given[0]: 5}, version=9, **as_member("two", epoch)) == {ErrorCode.STALE_MEMBER_EPOCH}
+    assert commit(port, {given[0]: 5}, version=9, **as_member("two", later.member_epoch)) == {0}
+
+
+def test_of_a_group_that_nobody_is_in_only_who_claims_to_be_no_member_commits() -> None:
+    port = sim_broker()
+    for generation in (0, 1):
+        as_former = as_member("one", generation)
+        assert commit(port, {0: 1}, version=8, **as_former) == {ErrorCode.ILLEGAL_GENERATION}, "there is no group"
+        assert commit(port, {0: 1}, version=9, **as_former) == {ErrorCode.GROUP_ID_NOT_FOUND}
+    asked = port.ask(ApiKey.JOIN_GROUP, 9, join_fields("", protocols=reading(TOPIC)))
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert commit(port, {0: 1}, version=9, **as_member("one")) == {ErrorCode.UNKNOWN_MEMBER_ID}, "somebody joins it"
+    epoch = join(port, "one").member_epoch
+    join(port, "one", -1, topic_partitions=None)
+    for former in (0, epoch):
+        assert commit(port, {0: 1}, version=9, **as_member("one", former)) == {ErrorCode.UNKNOWN_MEMBER_ID}
+    assert commit(port, {0: 1}, version=9, group=GROUP) == {0}
+
+
+def test_of_a_group_that_was_deleted_a_former_member_is_told_that_it_is_gone() -> None:
+    port = sim_broker(SLOW)
+    (member_id,) = stable(port)
+    leave(port, {"member_id": member_id, "group_instance_id": None})
+    assert commit(port, {0: 1}, version=9, **as_member(member_id)) == {ErrorCode.UNKNOWN_MEMBER_ID}, "it is empty"
+    (deleted,) = port.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]}).results
+    assert deleted.error_code == 0
+    assert commit(port, {0: 1}, version=8, **as_member(member_id)) == {ErrorCode.ILLEGAL_GENERATION}
+    assert commit(port, {0: 1}, version=9, **as_member(member_id)) == {ErrorCode.GROUP_ID_NOT_FOUND}

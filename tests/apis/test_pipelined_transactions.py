@@ -61,11 +61,11 @@ class Pipe:
         }
         request = build(ProduceRequest, fields)
         if acks:
-            self.connection.ask(request, ProduceResponse, ApiKey.PRODUCE, version, self._answered, 60.0)
+            self.connection.ask(request, ProduceResponse, ApiKey.PRODUCE, version, self.answered, 60.0)
         else:
             self.connection.tell(request, version)
 
-    def _answered(self, response: Any) -> None:
+    def answered(self, response: Any) -> None:
         self.answers.append([one.error_code for topic in response.responses for one in topic.partition_responses])
 
     def wait(self, count: int) -> list[list[int]]:
@@ -96,7 +96,7 @@ def test_batches_in_one_write_are_all_taken(sim_broker: SimBroker, acks: int, ve
     assert read_committed(sim_broker, "accounts") == [b"0:%d" % sequence for sequence in range(20)]
 
 
-def test_nothing_is_answered_to_batches_that_ask_for_no_answer(sim_broker: SimBroker) -> None:
+def test_nothing_isanswered_to_batches_that_ask_for_no_answer(sim_broker: SimBroker) -> None:
     txn, pipe = begun(sim_broker), Pipe(sim_broker)
     for sequence in range(4):
         pipe.produce(txn, (0, sequence), acks=0)
@@ -156,7 +156,7 @@ def test_an_end_behind_them_comes_last(sim_broker: SimBroker) -> None:
 # -- joins that fail
 
 
-def test_behind_a_join_that_fails_all_are_answered_and_come_again_in_order(sim_broker: SimBroker) -> None:
+def test_behind_a_join_that_fails_all_areanswered_and_come_again_in_order(sim_broker: SimBroker) -> None:
     """The coordinator can't commit for longer than it lets anybody wait."""
     txn, pipe = begun(sim_broker), Pipe(sim_broker)
     sim_broker.hold_syncs()

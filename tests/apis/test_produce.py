@@ -397,5 +397,4 @@ def test_a_refused_produce_with_acks_0_loses_the_connection_after_the_answers_be
     connection.tell(request(0, "nobody"), 9)
     broker.pass_time(1.0)
     assert (answered, lost) == ([1], [True])
-    assert broker.broker._server is not None
-    assert broker.broker._server.connections == 0
+    assert broker.broker.connections == 0

@@ -28,10 +28,10 @@ class Broken(Request):
         raise RuntimeError("a bug")
 
 
-def make() -> tuple[Timeline, Deadlines]:
+def make() -> tuple[Timeline, Deadlines, SimLoop]:
     timeline = Timeline()
-    environment = SimpleNamespace(clock=timeline, loop=SimLoop(timeline, SimRandom(1)))
-    return timeline, Deadlines(cast(Any, environment))
+    loop = SimLoop(timeline, SimRandom(1))
+    return timeline, Deadlines(cast(Any, SimpleNamespace(clock=timeline, loop=loop))), loop
 
 
 def pass_time(timeline: Timeline, seconds: float) -> None:
@@ -40,7 +40,7 @@ def pass_time(timeline: Timeline, seconds: float) -> None:
 
 @given(st.lists(st.tuples(st.integers(-5, 3000), st.booleans()), max_size=200))
 def test_who_is_not_answered_in_time_expires_once_and_soon(requests: list[tuple[int, bool]]) -> None:
-    timeline, deadlines = make()
+    timeline, deadlines, loop = make()
     waiting: list[tuple[float, Request, bool]] = []
     for number, (timeout_ms, answered) in enumerate(requests):
         request = Request(timeline)
@@ -57,18 +57,22 @@ def test_who_is_not_answered_in_time_expires_once_and_soon(requests: list[tuple[
             # Beyond so many different timeouts they are rounded up to a power of two.
             latest = deadline + LOOK_S + 0.001 + (max(3, deadline) if len(requests) > QUEUES_MAX else 0)
             assert [deadline <= when <= latest for when in request.expired] == [True]
-    assert deadlines._queues == {}
+    assert timeline.planned(loop) == 0, "nobody is looked for any more"
 
 
 def test_made_up_timeouts_need_few_queues() -> None:
-    timeline, deadlines = make()
-    for timeout_ms in range(0, 2_000_000, 100):
-        deadlines.add(timeout_ms, Request(timeline))
-    assert len(deadlines._queues) <= QUEUES_MAX + 33
+    timeline, deadlines, _ = make()
+    requests = [Request(timeline) for _ in range(20_000)]
+    for number, request in enumerate(requests):
+        deadlines.add(100 * number, request)
+    pass_time(timeline, 2 * 2_000)
+    expired = {when for request in requests for when in request.expired}
+    assert all(request.expired for request in requests)
+    assert len(expired) <= QUEUES_MAX + 33, "each queue has a deadline of its own"
 
 
 def test_one_that_can_not_be_answered_keeps_no_other_from_it() -> None:
-    timeline, deadlines = make()
+    timeline, deadlines, _ = make()
     requests = [Request(timeline), Broken(timeline), Request(timeline)]
     for request in requests:
         deadlines.add(100, request)
@@ -81,7 +85,7 @@ def test_one_that_can_not_be_answered_keeps_no_other_from_it() -> None:
 
 
 def test_while_nobody_waits_no_timer_runs() -> None:
-    timeline, deadlines = make()
+    timeline, deadlines, _ = make()
     request = Request(timeline)
     deadlines.add(50, request)
     request.done = True

@@ -9,9 +9,11 @@ import pytest
 from tests.apis.sim_broker import SimBroker
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
+from tidelog.coordinator.bounds import MARKER_RETRY_S, MARKER_RETRY_S_MAX
 from tidelog.coordinator.txn import decide, ending
-from tidelog.coordinator.txn.ending import RETRY_MAX_S, RETRY_S
+from tidelog.coordinator.txn.decide import NO_EPOCH, Producer
 from tidelog.coordinator.txn.markers import Markers
+from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 
@@ -225,15 +227,19 @@ def test_idle_ids_are_forgotten_and_used_ones_are_not() -> None:
 def test_nothing_is_remembered_of_ids_that_were_forgotten() -> None:
     sim_broker = SimBroker({"transactional.id.expiration.ms": "86400000", "transaction.state.log.num.partitions": "1"})
     sim_broker.make_topic("accounts")
-    for number in range(20):
-        txn = begun(sim_broker, SECOND, name=f"job-{number}")
-        assert txn.commit() == 0
+    jobs = {name: begun(sim_broker, SECOND, name=name) for name in (f"job-{number}" for number in range(20))}
+    assert {txn.commit() for txn in jobs.values()} == {0}
     live = sim_broker.services.transactions.shards.of("job-0").live
-    assert len(live._last_epochs) == 20
+
+    def remembered() -> list[str]:
+        return [name for name, txn in jobs.items() if live.last_epoch(name, Producer(txn.id, txn.epoch)) != NO_EPOCH]
+
+    assert remembered() == list(jobs)
     sim_broker.pass_time(20 * 3600.0)
-    assert begun(sim_broker, SECOND, name="job-3").commit() == 0
+    jobs["job-3"] = begun(sim_broker, SECOND, name="job-3")
+    assert jobs["job-3"].commit() == 0
     sim_broker.pass_time(5.5 * 3600.0)
-    assert list(live._last_epochs) == ["job-3"]
+    assert remembered() == ["job-3"]
 
 
 def test_transactions_are_described(sim_broker: SimBroker) -> None:
@@ -292,11 +298,14 @@ def test_producers_of_a_partition_are_described_with_their_transaction(sim_broke
 def test_an_end_that_was_committed_too_late_for_its_answer_is_carried_out(sim_broker: SimBroker) -> None:
     txn = begun(sim_broker)
     sim_broker.hold_syncs()
-    asked = sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
+    asked = [sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True)) for _ in range(2)]
     sim_broker.pass_time(20.0)
-    assert asked.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert {each.response.error_code for each in asked} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    log = sim_broker.partition("accounts").log
+    assert log.log_end == 1, "no marker, while what was decided may yet be lost"
     sim_broker.let_sync()
     sim_broker.pass_time(1.0)
+    assert log.log_end == 2, "and one, however many asked"
     assert txn.state == "CompleteCommit"
     assert txn.commit() == 0, "asked again, it is told"
     assert read_committed(sim_broker, "accounts") == [b"one"]
@@ -327,10 +336,95 @@ def test_a_leader_that_goes_while_requests_wait_sends_them_on(sim_broker: SimBro
     asked = sim_broker.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, txn.add_fields("accounts", 1))
     sim_broker.pass_time(0.1)
     assert not asked.done
+    log = sim_broker.partition("accounts").log
+    written = log.log_end
     sim_broker.services.transactions.shards.close()
     sim_broker.settle()
+    assert log.log_end == written, "and begins no end anew"
     code = asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
     assert code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_marker_that_fails_when_the_leader_has_gone_is_left_to_the_next(
+    sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Promise[None]] = []
+
+    def write(*_: object) -> Promise[None]:
+        tried.append(Promise())
+        return tried[-1]
+
+    monkeypatch.setattr(Markers, "write", write)
+    txn = begun(sim_broker)
+    assert txn.commit() == 0
+    sim_broker.services.transactions.shards.close()
+    tried[0].fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    sim_broker.pass_time(60.0)
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("syncs", range(4))
+def test_a_leader_that_goes_while_it_ends_a_transaction_leaves_the_rest_to_the_next(
+    sim_broker: SimBroker, caplog: pytest.LogCaptureFixture, syncs: int
+) -> None:
+    txn = begun(sim_broker)
+    sim_broker.hold_syncs()
+    sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
+    for _ in range(syncs):
+        held, sim_broker.loop.held = sim_broker.loop.held or [], []
+        for begin in held:
+            begin()
+        sim_broker.settle()
+    written = sim_broker.partition("accounts").log.log_end
+    sim_broker.services.transactions.shards.close()
+    sim_broker.let_sync()
+    sim_broker.pass_time(5.0)
+    assert sim_broker.partition("accounts").log.log_end == written, "it writes nothing any more"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_leader_that_goes_between_two_markers_writes_no_more_of_them(
+    sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one writes all of them: what comes late from this one is only to be refused."""
+    write, tried = Markers.write, []
+
+    def leaves_after(markers: Markers, topic: str, index: int, *more: Any) -> Promise[None]:
+        tried.append(index)
+        written = write(markers, topic, index, *more)
+        sim_broker.services.transactions.shards.close()
+        return written
+
+    txn = begun(sim_broker)
+    txn.add("accounts", 1, 2)
+    monkeypatch.setattr(ending, "AT_ONCE", 1)
+    monkeypatch.setattr(Markers, "write", leaves_after)
+    sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
+    sim_broker.pass_time(60.0)
+    assert tried == [0]
+
+
+def test_a_leader_that_goes_before_it_carries_out_an_end_that_was_committed_late_leaves_it_to_the_next() -> None:
+    sim_broker = SimBroker({"transaction.state.log.num.partitions": "1"})
+    sim_broker.make_topic("accounts", 3)
+    txn, other = begun(sim_broker), begun(sim_broker, name="other")
+    log = sim_broker.partition("accounts").log
+    written = log.log_end
+    sim_broker.hold_syncs()
+    asked = [sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))]
+    sim_broker.pass_time(20.0)
+    assert asked[0].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    sim_broker.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, other.add_fields("accounts", 1))
+    asked.append(sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True)))  # waits for what is before it
+    held, sim_broker.loop.held = sim_broker.loop.held or [], []
+    for begin in held:
+        begin()
+    sim_broker.settle()
+    assert (txn.state, asked[1].done) == ("PrepareCommit", False), "committed, and nobody was told"
+    sim_broker.services.transactions.shards.close()
+    sim_broker.pass_time(5.0)
+    assert asked[1].response.error_code == ErrorCode.NOT_COORDINATOR
+    assert log.log_end == written, "no marker"
 
 
 def test_ids_expire_in_batches_no_larger_than_the_topic_allows() -> None:
@@ -400,7 +494,7 @@ def test_the_time_between_tries_doubles_up_to_a_bound(sim_broker: SimBroker, mon
     txn.commit()
     sim_broker.pass_time(60.0)
     waits = [round(after - before, 6) for before, after in pairwise(tried)]
-    assert waits == [min(RETRY_S * 2**n, RETRY_MAX_S) for n in range(9)]
+    assert waits == [min(MARKER_RETRY_S * 2**n, MARKER_RETRY_S_MAX) for n in range(9)]
     assert txn.state == "CompleteCommit"
 
 
@@ -485,6 +579,6 @@ def test_an_end_that_can_not_be_written_down_is_tried_until_it_is(
     assert (txn.state, read_committed(sim_broker, "accounts")) == ("PrepareCommit", [b"one"])
     sim_broker.pass_time(60.0)
     waits = [round(after - before, 6) for before, after in pairwise(tried)]
-    assert waits == [min(RETRY_S * 2**n, RETRY_MAX_S) for n in range(8)]
+    assert waits == [min(MARKER_RETRY_S * 2**n, MARKER_RETRY_S_MAX) for n in range(8)]
     assert txn.state == "CompleteCommit"
     assert txn.add("accounts", 1) == 0, "the next one may begin"

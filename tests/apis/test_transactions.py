@@ -519,9 +519,15 @@ def test_a_join_that_fails_in_a_way_that_nobody_knows_leaves_nobody_waiting(
 ) -> None:
     txn = Txn(sim_broker, versions=SECOND)
     txn.init()
-    failed = Promise[None].failed(RuntimeError("a bug"))
-    monkeypatch.setattr(type(sim_broker.services.transactions), "add_partitions", lambda *_, **__: failed)
+    joins: Promise[None] = Promise()
+    monkeypatch.setattr(type(sim_broker.services.transactions), "add_partitions", lambda *_, **__: joins)
     asked = sim_broker.send(ApiKey.PRODUCE, 12, txn.produce_fields("accounts", txn.batch(b"x", sequence=0)))
+    sim_broker.settle()
+    assert not asked.done
+    heard: list[Promise[None]] = []
+    joins.on_done(heard.append)
+    joins.fail(RuntimeError("a bug"))
+    assert heard == [joins], "nor whoever waits beside it"
     sim_broker.settle()
     assert asked.done
     assert "UNKNOWN_SERVER_ERROR" in (asked.closed or "")

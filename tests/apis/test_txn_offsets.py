@@ -210,3 +210,18 @@ def test_a_transaction_that_ends_while_its_offsets_are_prepared_leaves_nothing_o
     assert 0 not in {one.error_code for one in asked.response.topics[0].partitions}
     assert committed(sim_broker, stable=True) == (-1, 0)
     assert txn.init() == 0
+
+
+def test_of_a_consumer_group_with_members_who_says_nothing_of_itself_commits_and_who_does_is_checked(
+    sim_broker: SimBroker,
+) -> None:
+    fields = {"group_id": "readers", "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 5000}
+    heartbeat = {**fields, "subscribed_topic_names": ["input"], "topic_partitions": []}
+    epoch = sim_broker.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat).member_epoch
+    txn = Txn(sim_broker, versions=SECOND)
+    assert txn.init() == 0
+    assert commit_offset(txn, 1) == 0, "as clients before KIP-447 do"
+    assert commit_offset(txn, 1, generation_id=epoch, member_id="one") == 0
+    assert commit_offset(txn, 1, generation_id=epoch + 1, member_id="one") == ErrorCode.ILLEGAL_GENERATION
+    for claim in ({"generation_id": -2}, {"member_id": "two"}, {"group_instance_id": "boat"}):
+        assert commit_offset(txn, 1, **claim) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -9,15 +9,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from tests.reading import create_topic
 from tests.served import Tidelog
 from tidelog.cli.app import app
-from tidelog.client.member import _Member
+from tidelog.client.member import read_as_member
 from tidelog.testing import Broker
 
 _numbers = itertools.count(1)
@@ -191,15 +192,42 @@ def test_a_count_that_was_not_reached_is_no_reason_to_end(run: Run, name: str, o
     open_transaction.abort_transaction()
 
 
-def test_a_member_that_is_given_partitions_bit_by_bit_reads_all_of_them(tidelog_broker: Broker, name: str) -> None:
-    """Cooperative assignors and KIP-848 tell a member what is new, not what it has."""
-    member = _Member(Consumer({"bootstrap.servers": tidelog_broker.bootstrap, "group.id": name}), "", name)
+class BitByBit(Consumer):
+    """Is given two partitions one after the other; its broker is slow with the first, or it loses that again."""
+
+    loses_first = False
+
+    def subscribe(self, topics: list[str], *, on_assign: Callable[..., None], on_revoke: Callable[..., None]) -> None:
+        self.first, second = (TopicPartition(topics[0], index, OFFSET_BEGINNING) for index in range(2))
+        for each in (self.first, second):
+            self.incremental_assign([each])
+            on_assign(self, [each])
+        self.pause([self.first])
+        self.on_revoke = on_revoke
+
+    def consume(self, count: int, timeout_s: float) -> list[Any]:
+        messages = super().consume(count, timeout_s)
+        if any(message.error() for message in messages):  # the end of the second
+            if self.loses_first:
+                self.incremental_unassign([self.first])
+                self.on_revoke(self, [self.first])
+            else:
+                self.resume([self.first])
+        return messages
+
+
+@pytest.mark.parametrize("loses_first", [False, True])
+def test_a_member_that_is_given_partitions_bit_by_bit_reads_all_of_them(
+    run: Run, tidelog_broker: Broker, name: str, loses_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cooperative assignors and KIP-848 tell a member what is new, not what it has, and what it loses."""
+    run("topic", "alter", name, "--partitions", 2)
     for index in range(2):
-        member._assigned(member.consumer, [TopicPartition(name, index)])
-    assert member._unread == {(name, 0), (name, 1)}
-    member._revoked(member.consumer, [TopicPartition(name, 1)])
-    assert member._unread == {(name, 0)}
-    member.consumer.close()
+        run("produce", name, "--partition", index, stdin=f"of {index}\n")
+    monkeypatch.setattr("tidelog.client.member.Consumer", BitByBit)
+    monkeypatch.setattr(BitByBit, "loses_first", loses_first)
+    read = read_as_member(tidelog_broker.bootstrap, [name], name, stop_at_end=True)
+    assert [message.value for message in read] == [b"of 1"] + [b"of 0"] * (not loses_first)
 
 
 def test_a_batch_whose_checksum_is_wrong_is_not_shown(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tidelog.cli.app import app
 from tidelog.cli.pipeline_told import load_file
 from tidelog.client import Admin, ClientError, Producer, read
 from tidelog.spark.pipeline.file.model import load
-from tidelog.spark.pipeline.redrive import _Sending
+from tidelog.spark.pipeline.redrive import Sending
 from tidelog.testing import Broker
 
 READY = Path(__file__).parents[2] / "pipelines"
@@ -71,6 +71,11 @@ def test_pipelines_are_listed_with_their_state(file: Path) -> None:
         ("broken.toml", "broken"),
         ("orders.toml", "never run"),
     ]
+
+
+def test_a_folder_without_pipelines_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"There are no pipelines in {tmp_path}:" in tidelog("list").output
 
 
 def test_status_tells_rates_and_lag_and_whether_it_still_runs(file: Path) -> None:
@@ -193,7 +198,7 @@ def test_of_two_that_redrive_the_first_is_told_that_another_goes_on(broker: Brok
         Admin(broker.bootstrap).create_topic(topic, 1)
     with Producer(broker.bootstrap) as producer:
         producer.send("bay-dead", b"1", headers=[("tidelog.topic", b"bay")])
-    first = _Sending(broker.bootstrap, "bay-dead")
+    first = Sending(broker.bootstrap, "bay-dead")
     [letter] = read(broker.bootstrap, "bay-dead", stop_at_end=True)
     assert tidelog("redrive", "bay-dead", "-b", broker.bootstrap).output == "Sent 1 to bay.\n"
     for _ in range(2):

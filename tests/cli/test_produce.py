@@ -19,7 +19,7 @@ from tests.served import Tidelog, free_port
 from tests.stories.proxy import Proxy
 from tidelog.cli.app import app
 from tidelog.client import Producer
-from tidelog.client.unacknowledged import is_full
+from tidelog.client.delivery_error import is_full
 from tidelog.testing import Broker
 
 _numbers = itertools.count(1)

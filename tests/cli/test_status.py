@@ -6,6 +6,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,13 +15,12 @@ from confluent_kafka import Consumer
 from tests.served import Tidelog, free_port
 from tidelog import __version__
 from tidelog.cli.app import app
-from tidelog.cli.status import _show
 from tidelog.client.advice import days_left, notes, problems
 from tidelog.client.health import BrokerHealth, GroupHealth, Health
 from tidelog.client.lag import Progress
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
-from tidelog.rpc.open_in import StandingOpen
+from tidelog.rpc.open_transactions import OpenTransaction
 from tidelog.rpc.transactions import Described, Producer
 from tidelog.testing import Broker
 from tidelog.wire.leases import NO_TIMEOUT_MS
@@ -83,12 +83,10 @@ def apache() -> Health:
 def test_what_a_broker_does_not_tell_is_unknown() -> None:
     found = apache()
     found.unknown.append("transactions: LIST_TRANSACTIONS: the broker does not serve it")
-    runner = CliRunner()
-    with runner.isolation() as (out, _, _):
-        _show(found)
-        shown = out.getvalue().decode()
-    assert "A broker of unknown version" in shown
-    assert shown.count("unknown") == 6, shown
+    told, note = shown(found).split("Note: ")
+    assert "A broker of unknown version" in told
+    assert told.count("unknown") == 6, told
+    assert note.startswith("unknown: transactions: LIST_TRANSACTIONS")
     assert problems(found) == []
     assert notes(found) == ["unknown: transactions: LIST_TRANSACTIONS: the broker does not serve it"]
 
@@ -176,13 +174,13 @@ def test_a_reason_that_says_what_to_do_is_not_contradicted() -> None:
 
 def test_an_open_transaction_is_counted_and_an_old_one_is_worth_a_look() -> None:
     now_ms = int(time.time() * 1000)
-    old = StandingOpen("orders", 0, 7, 0, 0, 42, now_ms - 120_000)
+    old = OpenTransaction("orders", 0, 7, 0, 0, 42, now_ms - 120_000)
     new = replace(old, producer_id=8, last_written_ms=now_ms)
-    found = replace(apache(), standing_open=[new, old, replace(old, partition=1)], hanging=[])
+    found = replace(apache(), open_transactions=[new, old, replace(old, partition=1)], hanging=[])
     assert "2 are open, the oldest for 2 minutes" in shown(found)
     [note] = notes(found)
     assert "readers of committed records wait at offset 42 of orders-0" in note
-    assert "none is open" in shown(replace(apache(), standing_open=[], hanging=[]))
+    assert "none is open" in shown(replace(apache(), open_transactions=[], hanging=[]))
 
 
 def test_commands_can_be_typed_in_whatever_a_client_calls_itself() -> None:
@@ -193,7 +191,7 @@ def test_commands_can_be_typed_in_whatever_a_client_calls_itself() -> None:
     beyond = GroupHealth(name, "stable", 1, 1, 0, 0, ("orders",), (Progress("orders", 0, 500, 0, 3, 3),))
     idle = GroupHealth(name, "empty", 0, 1, 7, 0, ("orders",))
     owner = Described(Producer(name, 7, 0), "Ongoing", NO_TIMEOUT_MS, 0)
-    open_ = StandingOpen("orders", 0, 7, 0, 0, 42, 0, owner)
+    open_ = OpenTransaction("orders", 0, 7, 0, 0, 42, 0, owner)
     found = replace(apache(), groups=[stuck, new, beyond, idle], groups_in_all=4, hanging=[open_])
     commands = [command for problem in problems(found) for command in problem.commands]
     commands.append(notes(found)[0].split("`")[1])
@@ -203,9 +201,9 @@ def test_commands_can_be_typed_in_whatever_a_client_calls_itself() -> None:
 
 
 def shown(found: Health) -> str:
-    with CliRunner().isolation() as (out, _, _):
-        _show(found)
-        return out.getvalue().decode()
+    """What `tidelog status` says of it."""
+    with patch("tidelog.client.health.health", Mock(return_value=found)):
+        return status(found.bootstrap).stdout
 
 
 def test_a_broker_that_accepts_and_does_not_answer_is_not_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 from tests.spark.writing import TWO_PHASE, Killed, Query, counter, dying_at
 from tidelog.cli.app import app
 from tidelog.rpc import Cluster
-from tidelog.rpc.open_in import behind_open
+from tidelog.rpc.open_transactions import behind_open
 from tidelog.spark.sink import abort_run, decisions
 from tidelog.spark.sink.data_sink import Written
 from tidelog.testing import Broker

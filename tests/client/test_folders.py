@@ -4,10 +4,10 @@ import pytest
 
 from tidelog.client import Producer
 from tidelog.client.cluster import connected
+from tidelog.client.delivery_error import FULL_BELOW_BYTES, delivery_error, is_full
 from tidelog.client.errors import ClientError
 from tidelog.client.log_dirs import log_dirs, topic_bytes
 from tidelog.client.offline import Offline, offline_partitions
-from tidelog.client.unacknowledged import FULL_BELOW_BYTES, is_full, why
 
 
 def test_a_folder_tells_what_is_free_and_what_partitions_take(bootstrap: str, topic: str) -> None:
@@ -36,8 +36,8 @@ def test_a_question_to_nobody_says_what_it_was_about(nobody: str) -> None:
 def test_why_nobody_answered_for_a_record_is_told_as_far_as_brokers_tell(
     bootstrap: str, topic: str, nobody: str
 ) -> None:
-    assert "answers, but did not acknowledge in time" in why(bootstrap, topic).message
-    assert "no broker answers" in why(nobody, topic).message
+    assert "answers, but did not acknowledge in time" in delivery_error(bootstrap, topic).message
+    assert "no broker answers" in delivery_error(nobody, topic).message
 
 
 def test_a_disk_is_full_where_no_batch_fits_and_unknown_is_not_full() -> None:

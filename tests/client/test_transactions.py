@@ -28,10 +28,10 @@ def test_an_open_transaction_is_found_by_all_that_is_known_of_it(bootstrap: str,
         assert described.started_ms is not None
         assert transactions.all(states=["CompleteCommit"], pattern=f"{topic}.*") == []
         assert transactions.all(longer_than_ms=3_600_000, pattern=f"{topic}.*") == []
-        [found] = transactions.open_in([topic])
+        [found] = transactions.open_transactions([topic])
         assert (found.topic, found.partition, found.producer_id) == (topic, 1, listed.producer_id)
         producer.commit_transaction()
-        assert transactions.open_in([topic]) == []
+        assert transactions.open_transactions([topic]) == []
         assert transactions.describe(topic).state == "CompleteCommit"
 
 
@@ -39,7 +39,7 @@ def test_an_aborted_one_is_over_and_its_producer_fenced(bootstrap: str, topic: s
     producer = begun(bootstrap, topic, topic)
     with Transactions(bootstrap) as transactions:
         transactions.abort(topic)
-        assert transactions.open_in([topic]) == []
+        assert transactions.open_transactions([topic]) == []
     with pytest.raises(confluent_kafka.KafkaException):
         producer.commit_transaction()
 

@@ -13,7 +13,7 @@ from tidelog.config.setting import Settings
 from tidelog.config.topic import BROKER_SYNONYMS
 
 SOURCE = "\n".join(path.read_text() for path in Path(tidelog.__file__).parent.rglob("*.py")).replace(
-    inspect.getsource(BrokerConfig._check_relations), ""
+    inspect.getsource(BrokerConfig.check_relations), ""
 )
 READ_BY_NAME = {name for group in UNITS for name, _ in group} | set(BROKER_SYNONYMS.values())
 

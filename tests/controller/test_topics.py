@@ -1,5 +1,6 @@
 """Topics, decided: whole lists of records, and what each answer says."""
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from tests.metadata.images import DIRECTORY, TOPIC_ID, broker, directory, image_of, partition, topic
 from tidelog.controller.leaders import Defaults
 from tidelog.controller.topics import create_partitions, create_topics, delete_topics
-from tidelog.env.slices import whole
+from tidelog.env.slices import Steps, whole
 from tidelog.metadata.apply import fold
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -128,6 +129,7 @@ def test_validate_only_writes_nothing() -> None:
         (new(partitions=0), ErrorCode.INVALID_PARTITIONS),
         (new(partitions=-2), ErrorCode.INVALID_PARTITIONS),
         (new(factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (new(factor=-2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (new(factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (new(bad="1"), ErrorCode.INVALID_CONFIG),
         (new(a=None), ErrorCode.INVALID_CONFIG),
@@ -259,6 +261,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         (DeleteTopicsRequest(topic_names=["t", "t"]), [ErrorCode.INVALID_REQUEST]),
         (DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=b"nobody has thiss")]), [ErrorCode.UNKNOWN_TOPIC_ID]),
         (DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=TOPIC_ID)] * 2), [ErrorCode.INVALID_REQUEST]),
+        (DeleteTopicsRequest(topics=[DeleteTopicState(name="t")] * 2), [ErrorCode.INVALID_REQUEST]),
         (DeleteTopicsRequest(topics=[DeleteTopicState()]), [ErrorCode.INVALID_REQUEST]),
         (DeleteTopicsRequest(topics=[DeleteTopicState(name="t", topic_id=TOPIC_ID)]), [ErrorCode.INVALID_REQUEST]),
         (
@@ -323,3 +326,111 @@ def test_increase_can_be_checked_only_and_named_once_only() -> None:
 def test_zero_id_stands_in_a_refusal_by_name() -> None:
     _, response = whole(delete_topics(image_of(), DeleteTopicsRequest(topic_names=["v"])))
     assert response.responses[0].topic_id == ZERO_UUID
+
+
+@pytest.mark.parametrize("factor", [0, -2])
+def test_who_asks_for_no_replicas_hears_what_may_be_asked_for(factor: int) -> None:
+    _, response = create(image_of(broker()), new(factor=factor))
+    assert response.topics[0].error_message == "Replication factor must be larger than 0, or -1 for the default."
+
+
+def test_a_topic_without_partitions_takes_no_room_from_others() -> None:
+    _, response = create(image_of(broker()), new("many", 10_000), new("none", 0), new("negative", -2))
+    assert {result.name: result.error_code for result in response.topics} == {
+        "many": ErrorCode.NONE,
+        "none": ErrorCode.INVALID_PARTITIONS,
+        "negative": ErrorCode.INVALID_PARTITIONS,
+    }
+
+
+def test_a_partition_that_is_assigned_twice_is_refused() -> None:
+    asked = assigned([1])
+    asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
+    records, response = create(image_of(broker()), asked)
+    assert records == []
+    assert response.topics[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert response.topics[0].error_message == "Partition 0 is assigned more than once."
+
+
+def test_who_assigns_a_partition_to_fenced_brokers_hears_which() -> None:
+    _, response = create(image_of(broker(), broker(2, fenced=True)), assigned([1], [2]))
+    assert response.topics[0].error_message == (
+        "All brokers assigned to partition 1 are fenced or in controlled shutdown."
+    )
+
+
+def test_a_topic_that_grows_is_spread_as_one_that_was_made_so_large() -> None:
+    image = image_of(broker(), broker(2), broker(3))
+    large, _ = create(image, new(partitions=5))
+    small, _ = create(image, new(partitions=2))
+    grown, _ = whole(create_partitions(fold(image, small, 1, 1, 1), CreatePartitionsRequest(topics=[more("n", 5)])))
+    assert [*small, *grown] == large
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_topics_of_the_coordinators_stay_and_do_not_grow(name: str) -> None:
+    image = image_of(broker(), *topic(name), *topic("u", b"another topic id"))
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=TOPIC_ID), DeleteTopicState(name="u")])
+    records, deleted = whole(delete_topics(image, request))
+    assert records == [RemoveTopicRecord(topic_id=b"another topic id")]
+    assert {(result.name, result.error_code) for result in deleted.responses} == {
+        (name, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("u", ErrorCode.NONE),
+    }
+    records, grown = whole(create_partitions(image, CreatePartitionsRequest(topics=[more(name, 9)])))
+    assert records == []
+    assert grown.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+MANY = 1024
+
+
+def many_created() -> Steps[Any]:
+    return creations([new(f"n{number}") for number in range(MANY)])
+
+
+def one_of_many_partitions() -> Steps[Any]:
+    return creations([new(partitions=MANY)])
+
+
+def creations(topics: list[CreatableTopic]) -> Steps[Any]:
+    request = CreateTopicsRequest(topics=topics)
+    return create_topics(image_of(broker()), request, lambda: TOPIC_ID, DEFAULTS, complete_configs, lambda configs: [])
+
+
+def many_deleted() -> Steps[Any]:
+    made = [record for number in range(MANY) for record in topic(f"n{number}", b"topic %10d" % number)]
+    return deletions(image_of(broker(), *made))
+
+
+def many_unknown_ids_deleted() -> Steps[Any]:
+    return deletions(image_of())
+
+
+def deletions(image: ClusterImage) -> Steps[Any]:
+    topics = [DeleteTopicState(topic_id=b"topic %10d" % number) for number in range(MANY)]
+    return delete_topics(image, DeleteTopicsRequest(topics=topics))
+
+
+def many_unknown_names_deleted() -> Steps[Any]:
+    return delete_topics(image_of(), DeleteTopicsRequest(topic_names=[f"n{number}" for number in range(MANY)]))
+
+
+def many_grown() -> Steps[Any]:
+    request = CreatePartitionsRequest(topics=[more(f"n{number}", 2) for number in range(MANY)])
+    return create_partitions(image_of(), request)
+
+
+@pytest.mark.parametrize(
+    ("request_of_many", "turns"),
+    [
+        (many_created, MANY / 256 + MANY / 16),
+        (one_of_many_partitions, MANY / 64),
+        (many_deleted, MANY / 256 + 2 * MANY / 64),
+        (many_unknown_ids_deleted, MANY / 256 + MANY / 64),
+        (many_unknown_names_deleted, MANY / 256 + MANY / 64),
+        (many_grown, MANY / 256 + MANY / 16),
+    ],
+)
+def test_a_request_of_many_leaves_others_their_turns(request_of_many: Callable[[], Steps[Any]], turns: float) -> None:
+    assert turns - 1 <= sum(1 for _ in request_of_many()) <= turns + 1

@@ -1,4 +1,4 @@
-"""What test_real_questions.py asks: an echo that can also be told to end or to sleep."""
+"""What test_real_worker.py asks: an echo that can also be told to end or to sleep."""
 
 import os
 import time

@@ -2,20 +2,10 @@
 
 import pytest
 
+from tidelog.env.bounds import DRIVEN_S_A_TURN, SLICE_S, WOKEN_S
 from tidelog.env.promise import Promise
 from tidelog.env.real_loop import RealLoop
-from tidelog.env.slices import (
-    DRIVEN_S_A_TURN,
-    LIGHT,
-    NEW,
-    SLICE_S,
-    WOKEN_S,
-    distinct,
-    mapped,
-    ordered,
-    settled,
-    whole,
-)
+from tidelog.env.slices import LIGHT, NEW, distinct, mapped, ordered, settled, whole
 
 
 @pytest.fixture

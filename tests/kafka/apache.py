@@ -84,7 +84,7 @@ class ApacheKafka:
     def start(self) -> "ApacheKafka":
         """Format the folder where it is new, start, and return when clients are served."""
         assert self.process is None, "Kafka is started already"
-        config = self._write_config()
+        config = self.write_config()
         if not (self.folder / "meta.properties").exists():
             self._format(config)
         with open(self.output, "ab") as output:
@@ -127,7 +127,8 @@ class ApacheKafka:
         assert process is not None, "Kafka isn't started"
         return process
 
-    def _write_config(self) -> Path:
+    def write_config(self) -> Path:
+        """The file with its settings, as `kafka-storage` and Kafka itself read it."""
         self.work.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = {

@@ -48,8 +48,8 @@ class CountingDisk(SimDisk):
 class LogHarness:
     """One data folder and the store on it. `restart` stops it first, `kill` and `power_loss` don't."""
 
-    def __init__(self, disk: SimDisk | RealDisk, root: str = ROOT, **settings: str) -> None:
-        self.random = SimRandom(1)
+    def __init__(self, disk: SimDisk | RealDisk, root: str = ROOT, *, seed: int = 1, **settings: str) -> None:
+        self.random = SimRandom(seed)
         self.timeline = Timeline()
         self.disk = disk
         if isinstance(disk, SimDisk):

@@ -6,7 +6,8 @@ import pytest
 from tests.batches import CONTROL, GZIP, LOG_APPEND_TIME, LZ4, ZSTD, Batch, Producer, Sent
 from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, values
 
-from tidelog.log.validate import RECORDS_MAX, RecordsRefused
+from tidelog.log.bounds import RECORDS_MAX
+from tidelog.log.validate import RecordsRefused
 from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.batch import read_header, records
 from tidelog.wire.errors import ErrorCode, KafkaError

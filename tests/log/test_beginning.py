@@ -3,11 +3,10 @@
 import errno
 
 import pytest
-from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
+from tests.log.harness import EPOCH, NOW_MS, TOPIC_ID, CountingDisk, LogHarness, append, values
 
 from tidelog.env.promise import Promise
-from tidelog.log.beginning import AT_ONCE_MAX, AT_ONCE_PER_S
-from tidelog.log.commit import LOGS_MAX
+from tidelog.log.bounds import BEGUN_AT_ONCE_MAX, BEGUN_AT_ONCE_PER_S, SYNCED_LOGS_MAX
 from tidelog.log.folder import PartitionFolder
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk, SimFile
@@ -25,7 +24,7 @@ def begin(log: Log) -> Promise[None]:
 
 def keep_busy(harness: LogHarness) -> LogHarness:
     """So many logs were begun that the next ones aren't on the loop."""
-    for partition in range(AT_ONCE_MAX):
+    for partition in range(BEGUN_AT_ONCE_MAX):
         assert harness.log("others", partition).begin() is None
     return harness
 
@@ -48,7 +47,7 @@ def test_a_few_are_begun_by_the_write_itself_and_many_off_the_loop(busy: LogHarn
 
 
 def test_after_a_while_some_more_are_begun_on_the_loop(busy: LogHarness) -> None:
-    busy.settle(2 / AT_ONCE_PER_S)
+    busy.settle(2 / BEGUN_AT_ONCE_PER_S)
     assert [busy.log("tide", partition).begin() is None for partition in range(3)] == [True, True, False]
 
 
@@ -224,13 +223,47 @@ def test_a_first_write_looks_at_no_other_log(sim: LogHarness, monkeypatch: pytes
 
 
 def test_a_sync_has_to_do_with_a_bounded_number_of_logs(sim: LogHarness) -> None:
-    logs = [sim.log("tide", partition) for partition in range(2 * LOGS_MAX + 10)]
+    logs = [sim.log("tide", partition) for partition in range(2 * SYNCED_LOGS_MAX + 10)]
     for log in logs:
         append(log, b"a")
         sim.store.commit.request(log)
     most = 0
     while not sim.store.commit.idle:
         sim.settle(0.001)
-        most = max(most, *(len(syncing.marks) for syncing in sim.store.commit._syncing), 0)
-    assert most == LOGS_MAX
+        most = max(most, sum(map(sim.store.commit.syncs, logs)))
+    assert most == SYNCED_LOGS_MAX
     assert {log.durable_end for log in logs} == {1}
+
+
+def test_the_files_of_logs_that_were_begun_off_the_loop_count_among_the_open_ones(sim: LogHarness) -> None:
+    keep_busy(sim).store.files.limit = 16
+    logs = [sim.log("tide", partition) for partition in range(40)]
+    begun = [begin(log) for log in logs]
+    sim.run(lambda: all(each.done for each in begun))
+    assert sum(1 for log in logs if log.segments[0].file is not None) == len(sim.store.files) == 16
+
+
+def test_logs_that_were_begun_off_the_loop_do_not_roll_all_at_once(sim: LogHarness) -> None:
+    topic = {"segment_ms": "10000", "segment_jitter_ms": "9000"}
+    keep_busy(sim)
+    logs = [sim.log("tide", partition, **topic) for partition in range(20)]
+    begun = [begin(log) for log in logs]
+    sim.run(lambda: all(each.done for each in begun))
+    for log in logs:
+        append(log, b"x", now_ms=NOW_MS)
+        append(log, b"x", now_ms=NOW_MS + 5000)
+    assert {len(log.segments) for log in logs} == {1, 2}
+
+
+def test_who_wrote_to_a_log_that_was_begun_off_the_loop_is_known_without_a_look_at_it(
+    sim: LogHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = keep_busy(sim).log()
+    begun = begin(log)
+    sim.run(lambda: begun.done)
+    for _ in range(50):
+        append(log, b"x")
+    looks: list[int] = []
+    monkeypatch.setattr(SimFile, "read", lambda _, pos, count: looks.append(pos))
+    assert (dict(log.producers.items()), log.epochs.latest) == ({}, EPOCH)
+    assert looks == []

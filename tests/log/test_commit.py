@@ -6,7 +6,7 @@ import os
 import pytest
 from tests.log.harness import NOW_MS, CountingDisk, LogHarness, append, values
 
-from tidelog.log.commit import SYNC_EACH_MAX
+from tidelog.log.bounds import SYNC_EACH_MAX
 from tidelog.log.flush import Saving
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk
@@ -40,7 +40,7 @@ def test_a_sync_covers_what_was_written_when_it_began(sim: LogHarness) -> None:
     sim.store.commit.request(log)
     append(log, b"b")
     sim.run(lambda: not sim.store.commit.idle)
-    sim.timeline.run_until(lambda: sim.store.commit._syncing, sim.timeline.now + 1)
+    sim.run(lambda: sim.store.commit.syncs(log))
     append(log, b"c")
     sim.store.commit.request(log)
     sim.run(lambda: sim.store.commit.idle)
@@ -81,11 +81,14 @@ def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: LogHar
     for log in (first, second):
         append(log, b"a")
         sim.commit(log)
+    under_way: list[tuple[bool, bool]] = []
     for log in (first, second, first, second):
         append(log, b"b")
         commit.request(log)
-        sim.timeline.run_until(lambda: not commit._scheduled, sim.timeline.now)
-    assert [[mark.log for mark in syncing.marks] for syncing in commit._syncing] == [[first], [second]]
+        sim.settle(0)
+        under_way.append((commit.syncs(first), commit.syncs(second)))
+    assert under_way == [(True, False), (True, True), (True, True), (True, True)]
+    assert sim.loop.blocking == 2, "one sync each, and none for what came meanwhile"
     sim.run(lambda: commit.idle)
     assert told.ends == told_too.ends == [1, 2, 3]
 
@@ -99,7 +102,7 @@ def test_nothing_runs_beside_a_sync_of_everything(sim: LogHarness) -> None:
         sim.commit(log)
     append(logs[0], b"b")
     commit.request(logs[0])
-    sim.run(lambda: bool(commit._syncing))
+    sim.run(lambda: commit.syncs(logs[0]))
     for log in logs[1:]:
         append(log, b"b")
         append(log, b"c")
@@ -110,8 +113,8 @@ def test_nothing_runs_beside_a_sync_of_everything(sim: LogHarness) -> None:
 
     def watch() -> bool:
         nonlocal most
-        whole = any(syncing.whole for syncing in commit._syncing)
-        most = max(most, len(commit._syncing) if whole else 0)
+        if commit.syncs(logs[1]):  # which has to do with so many logs that it is of everything
+            most = max(most, sim.loop.blocking)
         return commit.idle
 
     sim.run(watch)
@@ -256,7 +259,7 @@ def test_retention_in_the_middle_of_a_flush_waits_for_it(real: LogHarness) -> No
     assert [value for _, value in values(real.log("tide", 0))][-1] == b"goes on"
 
 
-def test_a_flush_that_finds_no_room_is_tried_again(sim: LogHarness) -> None:
+def test_a_flush_that_finds_no_room_is_tried_again(sim: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
     assert isinstance(sim.disk, SimDisk)
     log, _ = listened(sim)
     append(log, b"a")
@@ -265,6 +268,7 @@ def test_a_flush_that_finds_no_room_is_tried_again(sim: LogHarness) -> None:
     sim.store.flush_soon(log)
     sim.settle(1)
     assert (log.offline, log.recovery_point) == (None, 0)
+    assert "tide-0: its recovery point stays at 0: " in caplog.text
     sim.disk.capacity = None
     sim.flush(log)
     assert log.recovery_point == 1
@@ -284,3 +288,68 @@ def test_a_segment_that_someone_removed_takes_its_log_offline(real: LogHarness) 
     assert log.offline is not None
     assert "someone removed it" in log.offline
     assert (other.offline, other.recovery_point) == (None, 1)
+
+
+@pytest.mark.parametrize("events", range(6))
+def test_a_sync_that_ends_after_a_roll_says_nothing_of_the_new_segment(sim: LogHarness, events: int) -> None:
+    log = sim.log()
+    for _ in range(3):
+        append(log, b"old")
+    sim.store.commit.request(log)
+    before = sim.timeline.events
+    sim.timeline.run_until(lambda: sim.timeline.events >= before + events, sim.timeline.now + 1)
+    log.roll(sim.now_ms())
+    for number in range(9):
+        append(log, b"new %d" % number)
+    sim.run(lambda: log.durable_end >= 3)
+    sim.run(lambda: sim.store.commit.idle and sim.store.upkeep.idle)  # the roll's flush holds back what a sync did
+    for offset in range(3, 12):
+        piece = log.read(offset, 1 << 20, log.log_end)
+        assert piece is not None
+        assert b"new %d" % (offset - 3) in bytes(piece.view()), offset
+
+
+def test_a_consumer_that_goes_on_where_a_sync_ended_needs_no_look_at_the_file(
+    sim: LogHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = sim.log()
+    for number in range(5):
+        append(log, b"%d" % number)
+    sim.commit(log)
+    append(log, b"next")
+    looks: list[int] = []
+    file = sim.store.files.open(log.segments[0])
+    monkeypatch.setattr(type(file), "read", lambda _, pos, count: looks.append(pos))
+    assert log.read(5, 1 << 20, log.log_end) is not None
+    assert looks == []
+
+
+def test_what_was_synced_once_is_not_synced_again(sim: LogHarness) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    log = sim.log()
+    sim.store.upkeep.stop()  # no flush comes
+    for _ in range(3):
+        append(log, b"sealed")
+        log.roll(sim.now_ms())
+    append(log, b"a")
+    sim.commit(log)
+    append(log, b"b")
+    before = sim.disk.syncs
+    sim.commit(log)
+    assert sim.disk.syncs == before + 1, "of the segment that is written"
+
+
+def test_a_full_disk_is_told_of_once_although_flushes_find_no_room_either(
+    sim: LogHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log()
+    append(log, b"a")
+    sim.disk.capacity = sim.disk.used_bytes()
+    with pytest.raises(KafkaError):
+        append(log, b"b")
+    sim.store.flush_soon(log)
+    sim.settle(1)
+    assert log.recovery_point == 0
+    assert [record.getMessage() for record in caplog.records if "free some space" in record.getMessage()]
+    assert "its recovery point stays" not in caplog.text

@@ -340,13 +340,15 @@ def test_small_segments_become_one(sim: LogHarness) -> None:
         assert piece is not None
 
 
-def test_the_scrub_goes_on_beside_compaction(sim: LogHarness) -> None:
+def test_the_scrub_goes_on_beside_compaction(sim: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     log = compacted(sim)
     for n in range(30):
-        put(log, (b"k%d" % (n % 3), b"x" * 300))
+        put(log, (b"k%d" % (n % 3), b"x" * (320 - n)))
     roll(sim, log)
     scrub = sim.store.upkeep.scrub
-    scrub._round, scrub._pos = scrub._sealed(), 371  # it stands inside of the old segment, where a batch begins there
+    monkeypatch.setattr("tidelog.log.scrub.STEP_BYTES", 300)
+    scrub.step()
+    sim.settle(1.0)  # it stands where a batch begins in the old segment, and none in the new one
     clean(sim, log)
     for _ in range(5):
         scrub.step()
@@ -384,16 +386,24 @@ def test_two_logs_are_cleaned_at_once() -> None:
     harness.run(lambda: all(len(pairs(log)) == 1 for log in logs))
 
 
-def test_retention_waits_for_a_cleaning(sim: LogHarness) -> None:
+def test_retention_waits_for_a_cleaning() -> None:
+    sim = LogHarness(SimDisk(SimRandom(8)), log_initial_task_delay_ms="10000")
     log = compacted(sim, cleanup_policy="compact,delete", retention_ms="1")
     put(log, (b"a", b"1"), (b"a", b"2"), now_ms=NOW_MS)
     roll(sim, log)
     cleaner = sim.store.upkeep.cleaner
+    sim.settle(9.5 - sim.timeline.now)
+    sim.loop.lag = lambda: 1.0
     cleaner.look()
     sim.run(lambda: cleaner.busy(log))
-    sim.store.upkeep._retain()
-    assert log.log_start == 0
-    sim.run(lambda: cleaner.idle)
+    sim.settle(10.1 - sim.timeline.now)
+    assert cleaner.busy(log), "retention looked at the logs meanwhile"
+
+    def cleaned() -> bool:
+        assert cleaner.idle or log.log_start == 0
+        return cleaner.idle
+
+    sim.run(cleaned)
     sim.run(lambda: log.log_start == 2)  # its turn came as soon as the log was clean
 
 

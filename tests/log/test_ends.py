@@ -36,7 +36,8 @@ def test_where_the_page_cache_counts_what_is_written_is_durable() -> None:
 
 
 def test_a_sync_is_due_when_too_many_records_are_not_synced() -> None:
-    log = ends(2, unsynced_max=3)
+    log = ends(1, unsynced_max=3)
+    assert not log.wrote(2)
     assert log.durable_end == 2
     assert log.wrote(3)
     assert log.durable_end == 2, "the third waits"
@@ -44,11 +45,44 @@ def test_a_sync_is_due_when_too_many_records_are_not_synced() -> None:
     assert log.durable_end == 3
 
 
+def test_what_is_behind_a_sync_by_as_many_as_may_be_unsynced_waits_for_the_next() -> None:
+    log = ends(2, unsynced_max=3)
+    assert log.wrote(5)
+    assert not log.synced(2)
+    assert log.durable_end == 2
+    assert log.synced(3)
+    assert log.durable_end == 5
+
+
+def test_each_record_is_synced_where_none_may_be_unsynced() -> None:
+    log = Ends()
+    log.count_unsynced(1, all_at_once=False)
+    assert log.wrote(1)
+    assert log.durable_end == 0
+
+
 def test_a_flush_moves_the_recovery_point_and_never_back() -> None:
     log = ends(10)
     assert log.flushed(8)
     assert not log.flushed(6)
     assert (log.recovery_point, log.durable_end) == (8, 8)
+
+
+def test_until_it_is_told_how_many_may_be_unsynced_none_may() -> None:
+    log = Ends()
+    assert not log.wrote(1), "nobody counts them"
+    assert log.durable_end == 0
+
+
+def test_batches_are_counted_that_a_start_after_a_crash_would_read_again() -> None:
+    log = Ends()
+    assert log.batches == 0
+    log.found_batches(5)
+    log.wrote(10)
+    assert log.batches == 6
+    log.begin_flush()
+    log.wrote(11)
+    assert log.batches == 1, "what comes while the flush is under way is not in it"
 
 
 @pytest.mark.parametrize(("offset", "rest_end", "fell"), [(9, 9, False), (8, 8, False), (6, 5, True), (0, 0, True)])

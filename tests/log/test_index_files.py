@@ -42,8 +42,7 @@ def damage(sim: LogHarness, path: str, how: str) -> None:
         sim.disk.remove(path)
         return
     assert isinstance(sim.disk, SimDisk)
-    node = sim.disk._file(path)
-    data = bytes(node.data)
+    data = sim.disk.read_whole(path)
     entry = 12 if path.endswith(TIME_INDEX) else 8
     half = len(data) // entry // 2 * entry
     left = {
@@ -55,9 +54,7 @@ def damage(sim: LogHarness, path: str, how: str) -> None:
         "garbage": bytes(n * 91 % 251 for n in range(len(data))),
         "a newer end": data[:-entry] + b"\x00" + b"\x7f" * (entry - 5) + data[-4:],
     }[how]
-    node.truncate(0)
-    node.append(left)
-    node.sync()
+    sim.disk.put(path, left)
 
 
 @pytest.mark.parametrize("end", ["kill", "power loss", "stop"])
@@ -222,11 +219,10 @@ def test_a_wrong_byte_in_an_index_costs_nothing(sim: LogHarness, number: int) ->
     path = log.segments[number].stem + OFFSET_INDEX
     sim.stop()
     assert isinstance(sim.disk, SimDisk)
-    node = sim.disk._file(path)
-    sound = bytes(node.data)
+    sound = sim.disk.read_whole(path)
     assert len(sound) > 5 * OFFSET_ENTRY.size
     for at in range(len(sound)):
-        node.data[at] ^= 0x15
+        sim.disk.put(path, sound[:at] + bytes((sound[at] ^ 0x15,)) + sound[at + 1 :])
         sim.start()
         log = sim.log(**SMALL)
         segment = log.segments[number]
@@ -237,7 +233,3 @@ def test_a_wrong_byte_in_an_index_costs_nothing(sim: LogHarness, number: int) ->
             assert int.from_bytes(piece.view()[:8]) == offset, (at, offset)
         assert log.offline is None
         sim.stop()
-        node = sim.disk._file(path)
-        node.truncate(0)
-        node.append(sound)
-        node.sync()

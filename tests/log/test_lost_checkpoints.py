@@ -4,7 +4,7 @@ import pytest
 from tests.log.harness import NOW_MS, ROOT, LogHarness, append, values
 from tests.log.keyed import COMPACT, clean, pairs, put, roll
 
-from tidelog.log import checkpoints
+from tidelog.log import checkpoints, recovery
 from tidelog.log.checkpoints import CLEANER, LOG_START, PARTITION_METADATA, RECOVERY_POINT, REPLICATION
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk
@@ -255,3 +255,46 @@ def test_flushed_records_stay_where_both_recovery_point_and_topic_id_are_lost(si
     sim.start()
     log = sim.log()
     assert (log.offline, len(values(log)), sim.folders()) == (None, 5, ["tide-0"])
+
+
+def test_a_log_that_is_cut_below_what_was_whole_when_it_rolled_is_not_taken_for_damaged(sim: LogHarness) -> None:
+    """It was killed before its recovery point was ever saved: what was synced when it rolled stands in its place."""
+    log = sim.log(**SMALL)
+    fill(log, 5)
+    sim.commit(log)
+    sim.kill()
+    log = sim.log(**SMALL)
+    sim.store.upkeep.stop()  # no flush comes
+    log.roll(NOW_MS)
+    append(log, b"in a further segment")
+    log.truncate_to(2)
+    sim.loop.kill()
+    sim.start()
+    log = sim.log(**SMALL)
+    assert (log.offline, log.log_end) == (None, 2)
+
+
+@pytest.mark.parametrize("bound", ["all", "the last two segments", "one byte less"])
+def test_without_a_recovery_point_as_much_is_written_again_as_may_not_have_been_flushed(
+    sim: LogHarness, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is further back was made durable long ago: a sync is enough for it."""
+    assert isinstance(sim.disk, SimDisk)
+    log = sim.log(**SMALL)
+    fill(log, 60)
+    sim.flush(log)
+    paths = [segment.path for segment in log.segments]
+    last_two = sum(segment.size for segment in log.segments[-2:])
+    sim.loop.kill()
+    lose(sim, FILE, "missing")
+    if bound != "all":
+        monkeypatch.setattr(recovery, "LOST_BYTES", last_two - (bound == "one byte less"))
+    sim.start()
+    again, synced = list[str](), list[str]()
+    sim.disk.renamed = again.append
+    sim.disk.touched = lambda what, path: synced.append(path) if what == "sync" else None
+    assert sim.log(**SMALL).log_end == 60
+    sim.disk.renamed = sim.disk.touched = None
+    expected = {"all": paths, "the last two segments": paths[-3:], "one byte less": paths[-2:]}[bound]
+    assert [path for path in again if path in paths] == expected
+    assert sorted({path for path in synced if path in paths}) == [path for path in paths if path not in expected]

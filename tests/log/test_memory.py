@@ -6,8 +6,8 @@ from tests.log.harness import EPOCH, NOW_MS, CountingDisk, LogHarness, append, b
 from tests.log.keyed import end, put
 
 from tidelog.log.aborted import Aborted
+from tidelog.log.bounds import RESERVED_OFFSETS
 from tidelog.log.log import Log
-from tidelog.log.memory import RESERVED_OFFSETS
 from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
 

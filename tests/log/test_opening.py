@@ -69,7 +69,7 @@ def test_whoever_asks_meanwhile_waits_for_the_same_log(sim: LogHarness) -> None:
     assert waits(sim)
     sim.run(lambda: first.done and second.done)
     assert not waits(sim)
-    assert sim.store.found() == []
+    assert sim.store.unopened() == []
 
 
 def test_a_log_that_is_not_on_disk_has_nothing_to_wait_for(sim: LogHarness) -> None:

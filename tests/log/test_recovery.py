@@ -3,11 +3,13 @@
 import pytest
 from tests.batches import Producer
 from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, batch, send, values
+from tests.log.keyed import COMPACT, clean, pairs, put, roll
 
-from tidelog.log import upkeep
-from tidelog.log.checkpoints import CheckpointError
+from tidelog.log import recovery, upkeep
+from tidelog.log.checkpoints import CLEANER, RECOVERY_POINT, CheckpointError, write_offsets
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 SMALL = {"internal_segment_bytes": "1000", "index_interval_bytes": "200"}
@@ -169,19 +171,20 @@ def test_segments_that_vanished_are_reported(harness: LogHarness) -> None:
     fill(log, 60)
     harness.flush(log)
     paths = [segment.stem + ".log" for segment in log.segments]
+    size, end = log.segments[-2].size, log.segments[-1].base
     harness.loop.kill()
     harness.disk.remove(paths[-1])
     harness.start()
     offline = harness.log(**SMALL).offline
     assert offline is not None
-    assert "60" in offline
+    assert f"{paths[-2]} byte {size}: the log ends at offset {end}, but records up to 60 were made durable" in offline
     harness.loop.kill()
     for path in paths[:-1]:
         harness.disk.remove(path)
     harness.start()
     offline = harness.log(**SMALL).offline
     assert offline is not None
-    assert "no segment is here" in offline
+    assert "-0 byte 0: no segment is here" in offline
 
 
 def test_a_file_that_vanishes_under_a_reader_takes_the_log_offline(harness: LogHarness) -> None:
@@ -305,10 +308,13 @@ def test_a_producer_whose_records_were_all_deleted_is_known_after_a_restart(harn
     sent = [batch(b"%d" % n, producer=Producer(9, 0, n)) for n in range(40)]
     for one in sent:
         send(log, one)
+    log.roll(NOW_MS)
     harness.flush(log)
     log.high_watermark = log.log_end
     log.delete_before(log.log_end)
     harness.settle()
+    harness.retain(log, harness.now_ms())
+    assert [segment.base for segment in log.segments] == [40]
     if end == "stop":
         harness.restart()
     else:
@@ -445,3 +451,144 @@ def test_indexes_with_room_reserved_by_kafka_are_read(harness: LogHarness) -> No
     assert log.find_by_time(NOW_MS + 80, 100) == (NOW_MS + 80, 80, EPOCH)
     harness.restart()
     assert len(values(harness.log(index_interval_bytes="200"))) == 100
+
+
+SEEDS = range(6)
+"""What a power loss leaves of what isn't durable is a matter of luck."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_folder_that_did_not_say_whose_it_is_does_so_durably_before_more_is(end: str, seed: int) -> None:
+    disk = SimDisk(SimRandom(seed))
+    sim = LogHarness(disk)
+    log = sim.log()
+    append(log, b"x")
+    sim.commit(log)
+    path = f"{log.folder}/partition.metadata"
+    written = disk.read_whole(path)
+    if end == "stop":
+        sim.stop()
+    else:
+        sim.loop.kill()
+    disk.remove(path)
+    disk.sync_folder(log.folder)
+    sim.start()
+    log = sim.log()
+    if end == "stop":
+        append(log, b"y")
+        sim.commit(log)
+    sim.loop.kill()
+    disk.crash()
+    assert disk.read_whole(path) == written
+
+
+def test_batches_that_a_start_had_to_read_are_counted_until_they_are_flushed(sim: LogHarness) -> None:
+    log = sim.log(**SMALL)
+    fill(log, 10)
+    sim.flush(log)
+    fill(log, 40, 10)
+    assert len(log.segments) > 3
+    behind = sum(1 for offset, _ in values(log) if offset >= log.recovery_point)
+    sim.kill()
+    assert sim.log(**SMALL).ends.batches >= behind, "all of them, and what stands before them in their segment"
+    other = sim.log("other", **SMALL)
+    fill(other, 40)
+    sim.store.upkeep.stop()  # no flush comes
+    sim.kill()
+    assert sim.log("other", **SMALL).ends.batches == 40
+    assert sim.log(**SMALL).offline is None
+    sim.restart()
+    assert sim.log("other", **SMALL).ends.batches == 0
+
+
+def test_a_segment_that_begins_before_the_last_one_ends_is_reported_and_not_dropped(sim: LogHarness) -> None:
+    log = sim.log(**SMALL)
+    fill(log, 40)
+    second = log.segments[1]
+    stray = f"{log.folder}/{second.base - 1:020d}.log"
+    sim.loop.kill()
+    sim.disk.rename(second.path, stray)
+    sim.start()
+    offline = sim.log(**SMALL).offline
+    assert offline is not None
+    assert f"{stray} byte 0: the segment begins at offset {second.base - 1}" in offline
+    assert f"the one before it ends at {second.base}" in offline
+    assert sim.disk.exists(stray)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_segments_behind_a_hole_stay_gone_when_the_power_goes(
+    policy: str, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of them was acknowledged; were they to come back, what is written meanwhile would be between them."""
+    disk = SimDisk(SimRandom(seed))
+    sim = LogHarness(disk)
+    settings = {**SMALL, "cleanup_policy": policy}
+    log = sim.log(**settings)
+    while len(log.segments) < 2 or log.log_end < log.segments[1].base + 3:
+        put(log, (b"key", b"flushed"))
+    sim.flush(log)
+    flushed, size = log.log_end, log.segments[1].size
+    while len(log.segments) < 4:
+        put(log, (b"key", b"committed"))
+    before, behind = log.segments[1:3]
+    sim.commit(log)
+    sim.loop.kill()
+    file = disk.open(before.path)
+    file.truncate(size)
+    file.sync()
+    sim.start()
+    assert sim.log(**settings).log_end == flushed < behind.base
+    assert f"are missing; what is behind them goes, the log goes on at {flushed}" in caplog.text
+    assert not disk.exists(behind.path)
+    sim.loop.kill()
+    disk.crash()
+    assert not disk.exists(behind.path)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_what_was_cut_stays_cut_when_the_power_goes(
+    durability: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "UNNOTICED_BYTES", 0)
+    disk = SimDisk(SimRandom(seed))
+    sim = LogHarness(disk, tidelog_durability=durability)
+    log = sim.log()
+    fill(log, 3)
+    sound = log.size_bytes()
+    log.segments.file_of(log.segments[-1]).append(b"garbage" * 20)
+    disk.sync_all(sim.root)
+    sim.kill()
+    assert sim.log().log_end == 3
+    sim.loop.kill()
+    disk.crash()
+    assert disk.size(f"{log.folder}/{FIRST}") == sound
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_hole_that_compaction_left_above_the_recovery_point_is_none_that_a_crash_did(
+    sim: LogHarness, policy: str
+) -> None:
+    """Apache Kafka compacts up there, and so did whoever was cut back since."""
+    log = sim.log(**COMPACT, internal_segment_bytes="600")
+    for n in range(12):
+        put(log, (b"k%d" % n if n % 3 == 1 else b"again and again", b"x" * 100))
+    roll(sim, log)
+    clean(sim, log)
+    put(log, (b"later", b"y"))
+    sim.flush(log)
+    kept = pairs(log)
+    assert [segment.base for segment in log.segments] == [0, 3, 6, 9, 12]
+    assert [offset for offset, _, _ in kept] == [1, 4, 7, 10, 11, 12]
+    sim.stop()
+    sim.disk.remove(f"{sim.root}/{CLEANER}")
+    write_offsets(sim.disk, f"{sim.root}/{RECOVERY_POINT}", {("tide", 0): 0})
+    sim.disk.remove(f"{sim.root}/.kafka_cleanshutdown")
+    sim.start()
+    log = sim.log(cleanup_policy=policy)
+    assert log.offline is None
+    assert pairs(log) == (kept if policy == "compact" else kept[:1])
+    assert log.log_end == (13 if policy == "compact" else 2)

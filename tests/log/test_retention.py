@@ -264,6 +264,25 @@ def test_records_without_timestamps_age_through_restarts(sim: LogHarness, end: s
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
+def test_records_that_were_old_when_they_came_go_after_a_restart_too(sim: LogHarness, end: str) -> None:
+    """Their age is their own, though the file is young."""
+    topic = {"retention_ms": "10000"}
+    log = sim.log(**topic)
+    append(log, b"old", now_ms=sim.now_ms() - 60_000)
+    log.roll(sim.now_ms())
+    append(log, b"new", now_ms=sim.now_ms())
+    sim.flush(log)
+    if end == "stop":
+        sim.restart()
+    else:
+        sim.kill()
+    log = sim.log(**topic)
+    log.high_watermark = log.log_end
+    assert sim.retain(log, sim.now_ms()) == 1
+    assert [value for _, value in values(log)] == [b"new"]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
 def test_segments_that_compaction_left_empty_age_through_restarts(sim: LogHarness, end: str) -> None:
     """A consumer that stands in one goes on behind it; when its file is too old, it goes as any other."""
     topic = {**COMPACT, "cleanup_policy": "compact,delete", "retention_ms": "10000", "internal_segment_bytes": "300"}

@@ -29,9 +29,8 @@ class Interruptible(SimDisk):
             raise Interrupted
         self.left -= 1
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
-        found = super().open(path, create=create)
-        return InterruptibleFile(self, found._node, path)
+    def _opened(self, node: FileNode, path: str) -> SimFile:
+        return InterruptibleFile(self, node, path)
 
     def rename(self, old: str, new: str) -> None:
         self.step()
@@ -110,14 +109,21 @@ def test_whenever_the_start_is_interrupted_nothing_is_lost(
     assert interrupted > 5
 
 
+@pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(seed: int) -> None:
+def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(
+    seed: int, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not small:
+        monkeypatch.setattr(rewriting, "SMALL_BYTES", 0)
     disk = SimDisk(SimRandom(seed))
     disk.failed_sync_keeps_cache = True
     sim = LogHarness(disk)
     log = sim.log()
     append(log, b"a")
     sim.commit(log)
+    if seed % 2:
+        sim.flush(log)
     append(log, b"b" * 1000)
     disk.failing_syncs = 1
     sim.commit(log)

@@ -8,9 +8,10 @@ from tests.log.harness import ROOT, TOPIC_ID, CountingDisk, LogHarness, append, 
 from tests.log.keyed import clean, compacted, end, put, roll
 
 from tidelog.env.promise import Promise
-from tidelog.log import flush
 from tidelog.log.log import Log
+from tidelog.log.names import SNAPSHOT
 from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.loop import Death
 from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -44,9 +45,22 @@ def fill(log: Log, count: int) -> None:
 def forget(harness: LogHarness, path: str, size: int) -> None:
     """The power went, and this is what is left of a file."""
     assert isinstance(harness.disk, SimDisk)
-    node = harness.disk._file(path)
-    del node.data[size:]
-    node.sync()
+    harness.disk.put(path, harness.disk.read_whole(path)[:size])
+
+
+def die_in_a_flush(harness: LogHarness, log: Log) -> None:
+    """What it writes is there, under its name: the folder is not synced yet, and no recovery point moved."""
+
+    def renamed(path: str) -> None:
+        if path.endswith(SNAPSHOT):
+            harness.loop.kill()
+            raise Death
+
+    assert isinstance(harness.disk, SimDisk)
+    harness.disk.renamed = renamed
+    harness.store.flush_soon(log)
+    harness.run(lambda: not harness.loop.alive)
+    harness.disk.renamed = None
 
 
 def test_the_start_of_a_log_doesn_t_fall_with_what_the_page_cache_lost(sim: LogHarness) -> None:
@@ -166,11 +180,7 @@ def test_a_flush_that_the_power_cut_short_shows_nothing_that_was_aborted(sim: Lo
     put(log, (b"k", b"aborted"), producer=producer, transactional=True)
     end(log, producer, commit=False)
     sim.commit(log)
-    (job,) = sim.store.upkeep.prepare([log])
-    sim.loop.kill()
-    saving = flush.Saving(sim.disk, [job])
-    saving._write(0, job)
-    saving._rename(0, job)
+    die_in_a_flush(sim, log)
     sim.disk.remove(f"{log.folder}/{FIRST}.txnindex")
     sim.start()
     assert aborted_ids(sim.log()) == [8]
@@ -186,7 +196,8 @@ def test_half_an_entry_of_the_transaction_index_is_not_trusted(sim: LogHarness, 
     sim.commit(log)
     sim.loop.kill()
     assert isinstance(sim.disk, SimDisk)
-    sim.disk._file(f"{log.folder}/{FIRST}.txnindex").data[:zeros] = bytes(zeros)
+    path = f"{log.folder}/{FIRST}.txnindex"
+    sim.disk.put(path, bytes(zeros) + sim.disk.read_whole(path)[zeros:])
     sim.start()
     assert aborted_ids(sim.log()) == [9]
 
@@ -309,11 +320,7 @@ def test_a_torn_batch_right_at_the_recovery_point_is_cut(sim: LogHarness) -> Non
     fill(log, 8)
     sim.flush(log)
     append(log, b"torn")
-    (job,) = sim.store.upkeep.prepare([log])
-    sim.loop.kill()
-    saving = flush.Saving(sim.disk, [job])
-    saving._write(0, job)
-    saving._rename(0, job)
+    die_in_a_flush(sim, log)
     sim.disk.flip_bit(f"{log.folder}/{FIRST}.log", log.size_bytes() - 1, log.size_bytes())
     sim.start()
     log = sim.log(index_interval_bytes="0")
@@ -384,13 +391,13 @@ def test_a_stop_that_begins_while_note_is_taken_of_a_flush_saves_its_recovery_po
 
 def test_what_fell_is_settled_by_a_stop(picky: LogHarness) -> None:
     """A fall of the recovery point that outlives the stop would have the next start take the log for damaged."""
-    log = picky.log()
-    fill(log, 30)
-    picky.flush(log)
-    picky.store.delete("tide", 0, TOPIC_ID)
+    log = compacted(picky)
+    put(log, *((b"%d" % n, b"x") for n in range(30)))
+    roll(picky, log)
+    clean(picky, log)
     assert isinstance(picky.disk, Picky)
     picky.disk.refuses = lambda path: path.endswith("cleaner-offset-checkpoint")
-    picky.store._points[ROOT].cleaner.put(("tide", 0), 9)
+    picky.store.delete("tide", 0, TOPIC_ID)
     log = picky.log(topic_id=NEXT_ID)
     fill(log, 10)
     picky.commit(log)

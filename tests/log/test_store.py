@@ -80,9 +80,9 @@ def test_what_was_known_of_a_deleted_log_never_counts_for_a_new_one_of_its_name(
 def test_a_log_on_disk_that_nobody_opened_can_be_deleted(harness: LogHarness) -> None:
     append(harness.log(), b"a")
     harness.restart()
-    assert harness.store.found() == [("tide", 0)]
+    assert harness.store.unopened() == [("tide", 0)]
     harness.store.delete("tide", 0, TOPIC_ID)
-    assert harness.store.found() == []
+    assert harness.store.unopened() == []
     harness.settle(1)
     assert harness.log().log_end == 0
 
@@ -109,7 +109,7 @@ def test_a_topic_with_a_name_like_a_partition(harness: LogHarness) -> None:
     append(harness.log("a-1", 2), b"x")
     append(harness.log("a", 1), b"y")
     harness.restart()
-    assert sorted(harness.store.found()) == [("a", 1), ("a-1", 2)]
+    assert sorted(harness.store.unopened()) == [("a", 1), ("a-1", 2)]
     assert values(harness.log("a-1", 2)) == [(0, b"x")]
 
 

@@ -58,7 +58,7 @@ def test_a_topic_that_is_deleted_during_a_sync_harms_no_other(harness: LogHarnes
     for log in logs:
         append(log, b"a")
         harness.store.commit.request(log)
-    harness.timeline.run_until(lambda: harness.store.commit._syncing, harness.timeline.now + 1)
+    harness.run(lambda: all(map(harness.store.commit.syncs, logs)))
     harness.store.delete("tide", 1, TOPIC_ID)
     harness.run(lambda: harness.store.commit.idle)
     assert [(log.offline, log.durable_end) for log in (logs[0], logs[2])] == [(None, 1), (None, 1)]
@@ -69,7 +69,7 @@ def test_a_truncation_during_a_sync_is_synced_again(harness: LogHarness) -> None
     append(log, b"a")
     append(log, b"b")
     harness.store.commit.request(log)
-    harness.timeline.run_until(lambda: harness.store.commit._syncing, harness.timeline.now + 1)
+    harness.run(lambda: harness.store.commit.syncs(log))
     log.truncate_to(1)
     append(log, b"c")
     harness.run(lambda: harness.store.commit.idle)
@@ -84,6 +84,7 @@ def test_without_a_free_descriptor_the_sync_is_tried_again() -> None:
     disk.refusals = 2
     sim.commit(log)
     assert (log.offline, log.durable_end, disk.refusals) == (None, 1, 0)
+    assert sim.store.files.limit < sim.config.tidelog_open_files_max, "fewer files are kept open from now on"
     sim.power_loss()
     assert values(sim.log()) == [(0, b"a")]
     sim.loop.kill()
@@ -102,7 +103,7 @@ def under_way(sim: LogHarness, log: Log) -> None:
     """The group commit and the flush sync the log at the same time."""
     sim.store.commit.request(log)
     sim.store.flush_soon(log)
-    sim.run(lambda: sim.store.commit._syncing and sim.store.upkeep._flushing)
+    sim.run(lambda: sim.store.commit.syncs(log) and sim.store.upkeep.saving(log.folder))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -110,8 +111,7 @@ def under_way(sim: LogHarness, log: Log) -> None:
 def test_of_two_syncs_at_the_same_time_the_failed_one_counts(seed: int, keeps_cache: bool) -> None:
     disk = SimDisk(SimRandom(seed))
     disk.failed_sync_keeps_cache = keeps_cache
-    sim = LogHarness(disk)
-    sim.loop._random = SimRandom(seed)
+    sim = LogHarness(disk, seed=seed)
     log = sim.log()
     append(log, b"a")
     sim.commit(log)
@@ -162,6 +162,24 @@ def test_a_failed_sync_of_everything_concerns_logs_that_did_not_ask_for_it(sim: 
     sim.run(lambda: sim.store.commit.idle)
     assert bystander.offline is not None
     assert done.offline is None
+
+
+def test_a_failed_sync_of_everything_concerns_a_log_whose_last_flush_found_no_room(sim: LogHarness) -> None:
+    assert isinstance(sim.disk, CountingDisk)
+    log = sim.log("ebb")
+    append(log, b"a")
+    sim.disk.capacity = sim.disk.used_bytes()
+    sim.store.flush_soon(log)
+    sim.settle(0.1)
+    assert (log.offline, log.recovery_point) == (None, 0)
+    sim.disk.capacity = None
+    sim.store.upkeep.stop()  # it isn't tried again
+    for other in [sim.log("tide", n) for n in range(20)]:
+        append(other, b"a")
+        sim.store.commit.request(other)
+    sim.disk.failing_syncs = 1
+    sim.run(lambda: sim.store.commit.idle)
+    assert log.offline is not None
 
 
 def test_a_lack_of_descriptors_does_not_hide_a_failed_sync() -> None:

@@ -10,7 +10,10 @@ from tests.log.harness import EPOCH, NOW_MS, LogHarness, append, values
 from tests.log.keyed import COMPACT, clean, pairs, put, roll
 
 from tidelog.log.log import Log
+from tidelog.sim.world.disk import SimDisk
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.batch import build
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import marker_record
 
 SMALL = {"internal_segment_bytes": "800", "index_interval_bytes": "100"}
@@ -190,6 +193,26 @@ def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
     assert pairs(log)[-1] == (target, b"k", b"new")
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_log_that_was_cut_to_a_place_where_nothing_is_keeps_it_when_the_power_goes(seed: int, waits: int) -> None:
+    """It was offline after that: the start was saved, the segment that begins there was not durable yet."""
+    sim = LogHarness(SimDisk(SimRandom(seed)))
+    log = sim.log(**COMPACT)
+    for number in range(8):
+        put(log, (b"k", b"%d" % number))
+        if number in (3, 7):
+            roll(sim, log)
+    put(log, (b"other", b"x"))
+    clean(sim, log)
+    log.truncate_to(5)
+    sim.settle(waits)
+    sim.power_loss()
+    log = sim.log(**COMPACT)
+    assert (log.offline, log.log_start, log.log_end) == (None, 5, 5)
+    sim.loop.kill()
+
+
 @pytest.mark.parametrize("then", [after_restart, after_kill, after_power_loss], ids=lambda then: then.__name__)
 @pytest.mark.parametrize("offset", [0, 40, 1000])
 def test_a_log_that_starts_anew_knows_nothing_of_before(
@@ -213,6 +236,47 @@ def test_a_log_that_starts_anew_knows_nothing_of_before(
         assert state(sim.log(f"anew-{seed}", **SMALL)) == expected
 
 
+@pytest.mark.parametrize("then", [after_restart, after_kill, after_power_loss], ids=lambda then: then.__name__)
+@pytest.mark.parametrize(
+    ("cut", "kept"),
+    [
+        (lambda log: log.truncate_to(5), (5, 6)),
+        (lambda log: log.truncate_fully_and_start_at(5, NOW_MS), (5, 6)),
+        (lambda log: log.truncate_fully_and_start_at(0, NOW_MS), (0, 1)),
+    ],
+    ids=["cut", "anew", "anew at 0"],
+)
+def test_a_log_that_is_cut_before_the_start_that_was_saved_is_served_after_a_crash(
+    sim: LogHarness, cut: Callable[[Log], object], kept: tuple[int, int], then: Callable[[LogHarness], None]
+) -> None:
+    """It was offline then: the recovery point was below all that, and the start stayed behind the end."""
+    log = sim.log()
+    for _ in range(10):
+        append(log, b"x")
+    sim.commit(log)
+    log.high_watermark = 10
+    log.delete_before(8)
+    sim.settle(1)
+    cut(log)
+    assert append(log, b"new") == kept[0]
+    sim.commit(log)
+    then(sim)
+    log = sim.log()
+    assert (log.offline, log.log_start, log.log_end) == (None, *kept)
+    assert values(log) == [(kept[0], b"new")]
+
+
+def test_a_log_of_which_nothing_is_on_disk_yet_may_start_anywhere(harness: LogHarness) -> None:
+    """A new follower of a leader whose first records were deleted long ago."""
+    log = harness.log()
+    log.truncate_fully_and_start_at(1000, NOW_MS)
+    assert append(log, b"x") == 1000
+    harness.commit(log)
+    harness.kill()
+    log = harness.log()
+    assert (log.log_start, values(log)) == (1000, [(1000, b"x")])
+
+
 def test_an_epoch_that_was_cut_off_begins_anew_with_the_next_record_of_it(harness: LogHarness) -> None:
     log = harness.log()
     for epoch in (EPOCH, EPOCH + 1, EPOCH + 1):
@@ -221,3 +285,96 @@ def test_an_epoch_that_was_cut_off_begins_anew_with_the_next_record_of_it(harnes
     assert log.epochs.entries() == [(EPOCH, 0)]
     assert append(log, b"y", epoch=EPOCH + 1) == 1
     assert log.epochs.entries() == [(EPOCH, 0), (EPOCH + 1, 1)]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_log_that_starts_anew_further_back_than_it_began_begins_there_after_a_restart(
+    sim: LogHarness, end: str
+) -> None:
+    log = sim.log()
+    for _ in range(60):
+        append(log, b"x")
+    sim.commit(log)
+    log.delete_before(50)
+    sim.settle(5)
+    log.truncate_fully_and_start_at(10, sim.now_ms())
+    append(log, b"anew")
+    sim.commit(log)
+    sim.settle(5)
+    if end == "stop":
+        sim.restart()
+    else:
+        sim.kill()
+    log = sim.log()
+    assert (log.offline, log.log_start, log.log_end) == (None, 10, 11)
+    assert values(log) == [(10, b"anew")]
+
+
+def test_what_is_written_after_a_cut_is_found_where_it_is(sim: LogHarness) -> None:
+    log = sim.log()
+    for _ in range(5):
+        append(log, b"short")
+        sim.commit(log)
+    log.truncate_to(1)
+    for value in (b"long" * 50, b"longer" * 50, b"x"):
+        append(log, value)
+    assert values(log) == [(0, b"short"), (1, b"long" * 50), (2, b"longer" * 50), (3, b"x")]
+    for offset, value in values(log):
+        piece = log.read(offset, 1 << 20, log.log_end)
+        assert piece is not None
+        assert value in bytes(piece.view())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_segments_behind_a_cut_stay_gone_when_the_power_goes(seed: int) -> None:
+    disk = SimDisk(SimRandom(seed))
+    sim = LogHarness(disk)
+    log = sim.log(internal_segment_bytes="300")
+    for _ in range(12):
+        append(log, b"x" * 50)
+    sim.flush(log)
+    behind = [segment.path for segment in log.segments[3:]]
+    log.truncate_to(log.segments[2].base + 1)
+    sim.loop.kill()
+    disk.crash()
+    assert [path for path in behind if disk.exists(path)] == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_segments_of_a_log_that_starts_anew_stay_gone_when_the_power_goes(seed: int) -> None:
+    disk = SimDisk(SimRandom(seed))
+    sim = LogHarness(disk)
+    log = sim.log(internal_segment_bytes="300")
+    for _ in range(12):
+        append(log, b"x" * 50)
+    sim.flush(log)
+    old = [segment.path for segment in log.segments]
+    log.truncate_fully_and_start_at(100, NOW_MS)
+    sim.loop.kill()
+    disk.crash()
+    assert [path for path in old if disk.exists(path)] == []
+
+
+def test_nothing_is_deleted_above_a_high_watermark_at_the_beginning(sim: LogHarness) -> None:
+    log = sim.log()
+    append(log, b"x")
+    sim.commit(log)
+    log.high_watermark = 0
+    with pytest.raises(KafkaError) as caught:
+        log.delete_before(1)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    log.high_watermark = 1
+    assert log.delete_before(1) == 1
+
+
+def test_a_log_that_is_closed_says_so_and_one_that_failed_before_why(sim: LogHarness) -> None:
+    log, failed = sim.log(), sim.log("other")
+    append(log, b"x")
+    append(failed, b"x")
+    failed.offline = "its disk is gone"
+    for each in (log, failed):
+        each.close()
+        with pytest.raises(KafkaError) as caught:
+            append(each, b"y")
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.offline, failed.offline) == ("the log is closed", "its disk is gone")

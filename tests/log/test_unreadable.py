@@ -235,7 +235,7 @@ def test_the_scrub_goes_on_behind_a_segment_that_it_cannot_read(simulated: LogHa
     log = restarted(simulated)
     sim_disk(simulated).bad[log.segments[3].stem + ".log"] = range(100)
     damaged = log.segments[1].stem + ".log"  # the last one comes first
-    sim_disk(simulated)._file(damaged).data[200] ^= 1
+    sim_disk(simulated).flip_bit(damaged, 200, 201)
     scrubbed(simulated, 20)
     assert log.offline is not None
     assert damaged in log.offline
@@ -435,3 +435,17 @@ def test_what_can_be_read_after_all_ends_where_the_file_does(size: int) -> None:
     file = OnceUnreadable(first + bytes(size - len(first)))
     assert readable(file, 0, size) == size
     assert file.failures == 0
+
+
+def test_what_could_not_be_read_of_a_log_that_starts_anew_is_forgotten(simulated: LogHarness) -> None:
+    """A follower drops all and copies it again: its files have the names that the bad ones had."""
+    log = filled(simulated, 3)
+    disk, path = simulated.disk, log.segments[0].stem + ".log"
+    assert isinstance(disk, SimDisk)
+    disk.bad[path] = range(700)
+    assert code_of(log, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+    del disk.bad[path]
+    log.truncate_fully_and_start_at(0, NOW_MS)
+    for number in range(3):
+        append(log, (b"%d" % number).ljust(500))
+    assert [first_read(log, offset) for offset in range(3)] == [0, 1, 2]

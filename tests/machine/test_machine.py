@@ -1,10 +1,13 @@
 """A machine on a log: here the state is a tuple of numbers, and records are added to it."""
 
-from collections.abc import Sequence
+import gc
+import weakref
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps, settled
 from tidelog.machine import machine as machine_module
 from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
@@ -33,14 +36,18 @@ class ListLog:
         return self.next_offset - 1
 
 
+def fold(state: State, records: Sequence[int], position: Position) -> State:
+    return (*state, *records)
+
+
 class World:
-    def __init__(self) -> None:
+    def __init__(self, fold: Callable[[State, Sequence[int], Position], State] = fold) -> None:
         self.timeline = Timeline()
         self.log = ListLog()
         self.published: list[tuple[State, list[int]]] = []
         self.machine: Machine[State, int] = Machine(
             (),
-            lambda state, records, position: (*state, *records),
+            fold,
             self.log,
             lambda state, records: self.published.append((state, list(records))),
             self.timeline,
@@ -155,12 +162,10 @@ def test_failed_append_takes_the_replay_back(world: World) -> None:
 
 
 def test_records_that_cannot_be_folded_never_reach_the_log() -> None:
-    world = World()
-
     def fold(state: State, records: Sequence[int], position: Position) -> State:
         raise ValueError("no such record")
 
-    world.machine._fold = fold
+    world = World(fold)
     world.machine.lead(1)
     assert isinstance(world.add(1).error, ValueError)
     assert world.log.batches == []
@@ -245,3 +250,202 @@ def test_a_new_epoch_forgets_what_an_earlier_one_knew_of_commits(world: World) -
     waiting = world.add(2)
     world.machine.commit(1)
     assert not waiting.done
+
+
+def test_the_first_record_is_not_committed_by_hearing_that_nothing_is(world: World) -> None:
+    answer = world.add(1)
+    world.machine.commit(0)
+    assert not answer.done
+
+
+def test_as_many_decisions_may_wait_as_the_bound_says(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_module, "WAITING_MAX", 2)
+    assert world.add(1).error is None
+    assert world.machine.refuses() is None
+    refused = world.machine.refuses(more=1)
+    assert refused is not None, "one more waits elsewhere"
+    assert refused.code is ErrorCode.REQUEST_TIMED_OUT
+    assert world.add(2).error is None
+
+
+def test_an_answer_that_was_left_for_later_comes_at_once_where_nothing_waits(world: World) -> None:
+    promise: Promise[str] = Promise()
+    world.machine.answer_later(promise, "done")
+    assert promise.result() == "done"
+    world.machine.check_invariants()
+
+
+def test_all_who_wait_for_a_change_are_answered_before_any_that_came_of_its_answers(world: World) -> None:
+    told: list[str] = []
+
+    def again(promise: Promise[str]) -> None:
+        told.append(promise.result())
+        world.add(2, answer="from the answer").on_done(lambda done: told.append(done.result()))
+        world.machine.commit(world.log.next_offset)
+
+    world.add(1, answer="wrote").on_done(again)
+    world.add(answer="read").on_done(lambda done: told.append(done.result()))
+    world.machine.commit(1)
+    assert told == ["wrote", "read", "from the answer"]
+
+
+class MarkingLog(ListLog):
+    """A log that puts a record of its own behind each batch, as the end of a transaction is."""
+
+    @property
+    def next_offset(self) -> int:
+        return sum(len(batch) + 1 for batch in self.batches)
+
+
+@pytest.mark.parametrize(("log", "positions"), [(ListLog(), [1, 4]), (MarkingLog(), [1, 2, 5, 6])])
+def test_a_state_stands_where_its_last_record_does(log: ListLog, positions: list[int]) -> None:
+    timeline = Timeline()
+    seen: list[Position] = []
+
+    def fold(state: State, records: Sequence[int], position: Position) -> State:
+        seen.append(position)
+        return (*state, *records)
+
+    loop = SimLoop(timeline, SimRandom(1))
+    machine = Machine[State, int]((), fold, log, lambda *_: None, timeline, loop, ErrorCode.NOT_COORDINATOR)
+    machine.lead(3)
+    machine.submit(lambda state, now_ms: ([1, 2], None))
+    machine.submit(lambda state, now_ms: ([3, 4, 5], None))
+    assert [position.offset for position in seen] == positions
+    assert {(position.epoch, position.timestamp_ms) for position in seen} == {(3, timeline.now_ms())}
+    assert machine.newest == (1, 2, 3, 4, 5)
+
+
+class Subscriber:
+    """Who is told of each change: in steps that go on when the test says so, or not at all."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.gates: list[Promise[None]] = []
+        self.told: list[list[int]] = []
+        self.timeline = Timeline()
+        self.log = ListLog()
+        self.machine: Machine[State, int] = Machine(
+            (),
+            lambda state, records, position: (*state, *records),
+            self.log,
+            self.publish,
+            self.timeline,
+            SimLoop(self.timeline, SimRandom(1)),
+            ErrorCode.NOT_COORDINATOR,
+        )
+
+    def publish(self, state: State, records: Sequence[int]) -> Steps[None] | None:
+        if self.error is not None:
+            raise self.error
+        return self._steps(list(records))
+
+    def _steps(self, records: list[int]) -> Steps[None]:
+        for gate in self.gates:
+            yield from settled(gate)
+        self.told.append(records)
+
+    def add(self, *numbers: int) -> Promise[str]:
+        return self.machine.submit(lambda state, now_ms: (list(numbers), "done"))
+
+    def open(self, gate: Promise[None]) -> None:
+        gate.resolve(None)
+        self.run()
+
+    def run(self) -> None:
+        self.timeline.run_until(lambda: False, self.timeline.now + 1)
+        self.machine.check_invariants()
+
+
+def test_what_others_decided_is_published_whole_however_many_steps_that_takes() -> None:
+    subscriber = Subscriber()
+    subscriber.machine.replay([6, 7], Position(1, 1, 0))
+    assert subscriber.told == [[6, 7]]
+
+
+def test_a_change_that_nobody_could_follow_is_answered_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+    subscriber = Subscriber()
+    subscriber.machine.lead(1)
+    subscriber.error = ValueError("can't follow")
+    answers = [subscriber.add(1), subscriber.add(2)]
+    subscriber.machine.commit(2)
+    assert [answer.result() for answer in answers] == ["done", "done"]
+    assert "the change up to offset 0 is committed, but not followed" in caplog.text
+    assert "can't follow" in caplog.text
+
+
+def test_a_publication_that_fails_later_is_told_and_one_that_does_not_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    subscriber = Subscriber()
+    subscriber.machine.lead(1)
+    first, second = Promise[None](), Promise[None]()
+    subscriber.gates = [first]
+    answer = subscriber.add(1)
+    subscriber.machine.commit(1)
+    subscriber.open(first)
+    assert answer.result() == "done"
+    assert caplog.text == ""
+    subscriber.gates = [second]
+    answer = subscriber.add(2)
+    subscriber.machine.commit(2)
+    second.fail(ValueError("can't follow"))
+    subscriber.run()
+    assert answer.result() == "done"
+    assert "the change up to offset 1 is committed, but not followed" in caplog.text
+
+
+def test_a_change_is_published_once_though_more_is_committed_meanwhile() -> None:
+    subscriber = Subscriber()
+    subscriber.machine.lead(1)
+    gate = Promise[None]()
+    subscriber.gates = [gate]
+    answers = [subscriber.add(1), subscriber.add(2)]
+    subscriber.machine.commit(1)
+    subscriber.machine.commit(2)
+    subscriber.machine.commit(2)
+    assert subscriber.told == []
+    subscriber.open(gate)
+    assert subscriber.told == [[1], [2]]
+    assert [answer.result() for answer in answers] == ["done", "done"]
+
+
+def test_a_publication_that_outlasts_its_leadership_answers_nobody_of_the_next() -> None:
+    subscriber = Subscriber()
+    subscriber.machine.lead(1)
+    gate = Promise[None]()
+    subscriber.gates = [gate]
+    before = subscriber.add(1)
+    subscriber.machine.commit(1)
+    subscriber.machine.unload()
+    assert before.error is not None
+    subscriber.machine.lead(2)
+    after = subscriber.add(2)
+    subscriber.open(gate)
+    assert not after.done
+    subscriber.machine.commit(2)
+    subscriber.run()
+    assert after.result() == "done"
+
+
+class Action:
+    """What a timer runs, which can be asked after when nobody holds it any more."""
+
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize("over", ["it ran", "it was cancelled", "leadership ended"])
+def test_a_timer_that_is_over_is_forgotten(world: World, over: str) -> None:
+    action = Action()
+    held = weakref.ref(action)
+    timer = world.machine.schedule(1.0, action)
+    if over == "it was cancelled":
+        timer.cancel()
+    if over == "leadership ended":
+        world.machine.unload()
+    del action, timer
+    assert held() is not None
+    world.timeline.run_until(lambda: False, 5.0)
+    gc.collect()
+    assert held() is None
+    assert world.timeline.events == (over == "it ran"), "nobody is woken for nothing"

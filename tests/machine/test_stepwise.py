@@ -57,6 +57,7 @@ class World:
         self.log = StepLog(lambda epoch: self.machine.epoch == epoch)
         self.published: list[State] = []
         self.slow_publication = 0
+        self.publication_error: Exception | None = None
         self.machine: Machine[State, int] = Machine(
             (),
             lambda state, records, position: whole(fold_steps(state, records, position)),
@@ -72,6 +73,8 @@ class World:
     def publish(self, state: State, records: Sequence[int]) -> Steps[None]:
         for _ in range(self.slow_publication):
             yield
+        if self.publication_error is not None:
+            raise self.publication_error
         self.published.append(state)
 
     def add(self, *numbers: int, steps: int = 0, answer: str = "done") -> Promise[str]:
@@ -179,11 +182,7 @@ def test_answer_waits_for_a_publication_that_takes_long(world: World) -> None:
 
 
 def test_publication_that_fails_is_told_and_answered(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    def failing(state: State, records: Sequence[int]) -> Steps[None]:
-        yield
-        raise ValueError("can't follow")
-
-    world.machine._publish = failing
+    world.slow_publication, world.publication_error = 1, ValueError("can't follow")
     answer = world.add(1)
     world.run()
     world.commit()

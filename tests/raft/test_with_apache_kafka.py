@@ -225,7 +225,7 @@ def test_we_start_on_a_folder_with_static_voters_of_any_release(folder: Path, re
     """kraft.version 0, as `kafka-storage format` leaves it with controller.quorum.voters; and then Kafka goes on."""
     kafka = ApacheKafka(folder)
     kafka.settings = {"controller.quorum.voters": f"1@127.0.0.1:{kafka.controller_port}"}
-    config = kafka._write_config()
+    config = kafka.write_config()
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qk"
     done = tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), "--release-version", release)
     assert done.returncode == 0, done.stdout + done.stderr

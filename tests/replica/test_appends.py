@@ -7,7 +7,7 @@ import pytest
 
 from tests.apis.sim_broker import NOW_MS, SimBroker, batch, in_transaction, marker
 from tests.batches import Producer
-from tidelog.log.beginning import AT_ONCE_MAX
+from tidelog.log.bounds import BEGUN_AT_ONCE_MAX
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica.partition import Partition
 from tidelog.replica.resends import KEPT_MS
@@ -267,8 +267,8 @@ def test_a_batch_of_before_the_restart_is_looked_for_where_memory_does_not_have_
 
 
 def test_a_log_is_made_ready_off_the_loop_before_its_first_write_only_and_only_by_its_leader(broker: SimBroker) -> None:
-    broker.make_topic("wide", AT_ONCE_MAX)
-    for index in range(AT_ONCE_MAX):  # so many make their files themselves
+    broker.make_topic("wide", BEGUN_AT_ONCE_MAX)
+    for index in range(BEGUN_AT_ONCE_MAX):  # so many make their files themselves
         assert broker.partition("wide", index).begin() is None
     partition = broker.partition("tide")
     image = partition.image

@@ -16,11 +16,17 @@ from random import Random
 import pytest
 
 from tests.server.scripted import ScriptedLoop, ScriptedSocket
-from tidelog.server.answer_queue import LARGE_ANSWER_BYTES
 from tidelog.server.answers import Slot
-from tidelog.server.buffers import KEPT_BYTES_MAX, SHARED_BYTES, Buffers
-from tidelog.server.connection import ANSWERS_A_TURN, Connection
-from tidelog.server.receiver import LARGE_FRAME_BYTES, PEEK_AFTER_BYTES
+from tidelog.server.bounds import (
+    ANSWERS_A_TURN,
+    KEPT_BYTES_MAX,
+    LARGE_ANSWER_BYTES,
+    LARGE_FRAME_BYTES,
+    PEEK_AFTER_BYTES,
+    SHARED_BYTES,
+)
+from tidelog.server.buffers import Buffers
+from tidelog.server.connection import Connection
 from tidelog.server.states import Flow
 from tidelog.wire.errors import MalformedError
 
@@ -179,6 +185,27 @@ class History:
             return request
         request.done = True
         return request.answer()
+
+    def dispatch_alike(self, buffer: memoryview, start: int, end: int, most: int):
+        """Some that are appended, and answered now or later: where there are two at least, and sometimes."""
+        kind = self.sent[self.taken].kind
+        if kind not in ("now", "ahead") or self.random.random() < 0.2:
+            return None
+        several: list[Request] = []
+        for request in self.sent[self.taken : self.taken + most]:
+            if request.kind != kind or request.frame[5] or start + len(request.frame) > end:
+                break
+            several.append(request)
+            end_of = start + len(request.frame)
+            assert bytes(buffer[start:end_of]) == request.frame
+            start = end_of
+        if len(several) < 2:
+            return None
+        self.met["alike"] += 1
+        for request in several:
+            self.take(memoryview(request.frame), 0, len(request.frame))
+            request.runs_ahead = kind == "ahead"
+        return [request if kind == "ahead" else request.answer() for request in several], start
 
     def take(self, buffer: memoryview, start: int, end: int) -> Request:
         """The model: a request is taken when it is the next one, whole, and nothing before it is in its way."""
@@ -458,7 +485,7 @@ def test_histories_meet_every_state() -> None:
     met: Counter[str] = Counter()
     for seed in range(1000, 1100):
         History(seed, met).go()
-    assert {flow.name for flow in Flow} <= set(met)
+    assert {"alike", *(flow.name for flow in Flow)} <= set(met)
 
 
 def test_a_large_frame_behind_answers_that_can_not_be_sent_gives_its_buffer_back() -> None:

@@ -14,10 +14,10 @@ from random import Random
 import pytest
 
 from tidelog.env.real_loop import RealLoop
+from tidelog.server.bounds import LARGE_ANSWER_BYTES, PEEK_BYTES
 from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
-from tidelog.server.receiver import PEEK_BYTES
-from tidelog.server.states import CLOSED
+from tidelog.server.states import CLOSED, IN_TURN
 
 
 def framed(payload: bytes) -> bytes:
@@ -60,6 +60,9 @@ class Host:
             self.late[name] = Late(name, runs_ahead=kind == b"ahead")
             return self.late[name]
         return None if kind == b"none" else framed(name)
+
+    def dispatch_alike(self, buffer, start, end, most):
+        """Any history of a connection has them: test_any_connection.py."""
 
     def may_handle(self) -> bool:
         return not self.busy
@@ -225,6 +228,21 @@ def test_requests_that_run_ahead_are_dispatched_but_answered_in_order(pair):
     assert pair.answers() == [b"a!", b"b!", b"c"]
 
 
+def test_answers_of_several_pieces_and_requests_without_any_keep_their_places_among_plain_ones(pair):
+    """All of them become ready at once, by the first: a fetch's slices of a log between produce requests' answers."""
+    pair.send(b"".join(framed(b"ahead:%c" % name) for name in b"abcde"))
+
+    def complete(name: bytes, answer) -> None:
+        pair.host.late[name].slot.complete(answer)
+
+    complete(b"b", [framed(b"b!")[:4], memoryview(b"b!")])
+    complete(b"c", None)
+    complete(b"d", framed(b"d!"))
+    complete(b"e", [memoryview(framed(b"e!"))])
+    complete(b"a", framed(b"a!"))
+    assert pair.answers() == [b"a!", b"b!", b"d!", b"e!"]
+
+
 def test_running_ahead_is_bounded(pair):
     pair.send(b"".join(framed(b"ahead:%d" % number) for number in range(9)))
     assert len(pair.host.seen) == 5
@@ -370,6 +388,24 @@ def test_an_impossible_length_closes_the_connection_and_says_why(pair, size):
     assert f"claims a size of {size} bytes" in pair.host.reason or f"claims {size} bytes" in pair.host.reason
 
 
+@pytest.mark.parametrize("size", [-1, (8 << 20) + 1])
+def test_what_came_before_an_impossible_length_is_answered(pair, size):
+    pair.send(framed(b"now:a") + framed(b"now:b") + struct.pack(">i", size) + b"x")
+    assert pair.answers() == [b"a", b"b"]
+    assert pair.host.gone
+
+
+def test_a_request_above_the_limit_is_refused_behind_one_of_its_kind_too(pair):
+    """Those that are handled together are none the larger for it."""
+    pair.host.frame_bytes_max = 1000
+    small, large = framed(b"\0\0:a"), framed(b"\0\0:" + bytes(1000))
+    pair.host.dispatch_alike = lambda buffer, start, end, most: ([framed(b"together")] * 2, end)
+    pair.send(small)
+    pair.send(small + large)
+    assert pair.answers() == [b"a", b"a"]
+    assert "claims 1003 bytes" in pair.host.reason
+
+
 def test_a_claimed_length_allocates_nothing_to_speak_of(pair):
     pair.send(struct.pack(">i", 8 << 20) + b"now:x")
     assert pair.connection.half_frame
@@ -440,6 +476,14 @@ def test_without_memory_for_a_large_frame_the_connection_waits(pair):
     assert pair.answers() == [frame[4:]]
 
 
+def test_what_a_client_that_goes_amid_a_large_frame_had_in_memory_is_free_again(pair):
+    pair.send(framed(b"now:" + b"q" * 100_000)[:50_000])
+    assert pair.host.buffers.lent_bytes > 0
+    pair.client.close()
+    pair.turn()
+    assert (pair.host.gone, pair.host.buffers.lent_bytes) == (True, 0)
+
+
 def test_when_the_broker_stops_what_was_accepted_is_answered_and_nothing_more(pair):
     pair.send(framed(b"ahead:a"))
     pair.connection.stop_reading()
@@ -496,3 +540,63 @@ def test_who_spent_little_comes_at_once_beside_who_spent_much(pair):
     pair.host.busy = False
     pair.send(other(b"in debt"))
     assert pair.answers() == [b"in debt"], "who is in debt waits for its turn, not for ever"
+
+
+def test_answers_that_wait_for_the_end_of_the_turn_leave_before_those_that_come_behind_them(pair):
+    pair.loop.alone = False  # other connections have something to read, too
+    for name in (b"a", b"b", b"c"):
+        frame = framed(b"now:" + name)
+        assert pair.connection.take_one(memoryview(frame), len(frame)) == len(frame)
+    frames = framed(b"now:d") + framed(b"now:e")
+    assert pair.connection.take(memoryview(frames), 0, len(frames)) == len(frames)
+    assert pair.answers() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_request_that_has_to_wait_for_its_turn_has_one(pair):
+    pair.host.busy = True
+    frame = other(b"waits")
+    assert pair.connection.take_one(memoryview(frame), len(frame)) == 0, "it was not handled"
+    assert pair.connection.flow is IN_TURN
+    assert pair.host.seen == []
+
+
+def request(api_key: int, name: bytes) -> bytes:
+    return framed(struct.pack(">h", api_key) + b":" + name)
+
+
+def test_produce_and_fetch_never_wait_for_a_turn(pair):
+    pair.host.busy = True
+    one, two = request(1, b"a"), request(0, b"b") + request(1, b"c")
+    assert pair.connection.take_one(memoryview(one), len(one)) == len(one)
+    assert pair.connection.take(memoryview(two), 0, len(two)) == len(two)
+    assert pair.answers() == [b"a", b"b", b"c"]
+
+
+def test_any_other_request_does_where_the_time_is_spent(pair):
+    pair.host.busy = True
+    two = request(1, b"a") + request(3, b"b")
+    assert pair.connection.take(memoryview(two), 0, len(two)) == len(request(1, b"a"))
+    assert pair.connection.flow is IN_TURN
+    assert pair.answers() == [b"a"]
+
+
+def test_a_small_answer_waits_for_the_end_of_the_turn_and_a_large_one_does_not(pair):
+    pair.loop.alone = False
+    pair.client.setblocking(False)
+    small, large = framed(b"now:small"), framed(b"now:" + bytes(LARGE_ANSWER_BYTES))
+    pair.connection.take_one(memoryview(small), len(small))
+    with pytest.raises(BlockingIOError):
+        pair.client.recv(1)
+    assert pair.answers() == [b"small"]
+    pair.loop.alone = False
+    pair.connection.take_one(memoryview(large), len(large))
+    assert pair.client.recv(1 << 20)
+
+
+def test_a_late_answer_to_a_request_that_came_alone_is_sent(pair):
+    pair.send(framed(b"none:"))
+    pair.send(framed(b"late:a"))
+    assert pair.connection.owes_answer
+    pair.complete(b"a", b"a!")
+    assert pair.answers() == [b"a!"]
+    assert not pair.connection.busy

@@ -27,12 +27,13 @@ def refuse(pair: Pair, word: bytes, error: Exception) -> None:
     pair.host.dispatch = refusing
 
 
-def test_what_came_before_a_refused_frame_is_answered_before_the_connection_closes(pair):
+def test_what_came_before_a_refused_frame_is_answered_before_the_connection_closes(pair, caplog):
     refuse(pair, b"bad", MalformedError("bad was sent"))
     pair.client.send(framed(b"now:a") + framed(b"now:b") + framed(b"now:bad") + framed(b"now:c"))
     pair.turn()
     assert pair.host.reason == "bad was sent"
     assert pair.answers() == [b"a", b"b"]
+    assert caplog.records == [], "no bug of ours"
 
 
 def test_a_bug_behind_a_late_answer_closes_the_connection(pair, caplog):
@@ -124,3 +125,20 @@ def test_answers_that_become_ready_together_leave_together(pair):
         pair.host.late[b"%d" % number].slot.complete(framed(b"%d!" % number))
     pair.turn()
     assert pair.client.recv(1 << 16) == b"".join(framed(b"%d!" % number) for number in range(5))
+
+
+def test_a_frame_above_the_limit_is_refused_behind_one_that_is_handled_together_with_others(pair):
+    """Only the first of those that are handled together was looked at by the connection itself."""
+    frames = [b"\0\0now:" + b"a" * 150, b"\0\0now:" + b"b" * 250]
+    pair.host.frame_bytes_max = 200
+    together: list[bytes] = []
+
+    def dispatch_alike(buffer, start, end, most):
+        together.append(bytes(buffer[start:end]))
+        return [framed(b"x") for _ in frames], end
+
+    pair.host.dispatch_alike = dispatch_alike
+    pair.client.send(b"".join(map(framed, frames)))
+    pair.turn()
+    assert together == []
+    assert pair.host.reason == "a frame claims 256 bytes, 200 is the most (socket.request.max.bytes)"

@@ -1,6 +1,7 @@
 """A frame to its API and the answer back: what can't be understood closes the connection, what fails is answered."""
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,10 +113,13 @@ def test_any_bytes_are_answered_or_close_the_connection(api: tuple[int, int], bo
 # -- what fails
 
 
-def handled_by(broker: SimBroker, key: ApiKey, version: int, handle: Any) -> None:
-    """From now on this API is handled by a function of the test."""
-    broker.send_frame(frame(key, version))
-    broker.dispatch._apis[key, version].handle = handle
+HandledBy = Callable[[Any], None]
+
+
+@pytest.fixture
+def handled_by(monkeypatch: pytest.MonkeyPatch) -> HandledBy:
+    """From now on APIs are handled by a function of the test."""
+    return lambda handle: monkeypatch.setattr("tidelog.server.dispatch.handler", lambda key: handle)
 
 
 def failing(error: Exception) -> Any:
@@ -132,14 +136,16 @@ def promised(promise: Promise[Any]) -> Any:
 KEY, VERSION = ApiKey.DESCRIBE_CLUSTER, 0
 
 
-def test_an_error_of_the_request_is_the_protocols_own(broker: SimBroker) -> None:
-    handled_by(broker, KEY, VERSION, failing(KafkaError(ErrorCode.INVALID_REQUEST, "no such thing")))
+def test_an_error_of_the_request_is_the_protocols_own(broker: SimBroker, handled_by: HandledBy) -> None:
+    handled_by(failing(KafkaError(ErrorCode.INVALID_REQUEST, "no such thing")))
     response = broker.send_frame(frame(KEY, VERSION)).response
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "no such thing")
 
 
-def test_a_bug_is_answered_and_logged_once_with_its_trace(broker: SimBroker, caplog: pytest.LogCaptureFixture) -> None:
-    handled_by(broker, KEY, VERSION, failing(ValueError("a bug")))
+def test_a_bug_is_answered_and_logged_once_with_its_trace(
+    broker: SimBroker, handled_by: HandledBy, caplog: pytest.LogCaptureFixture
+) -> None:
+    handled_by(failing(ValueError("a bug")))
     response = broker.send_frame(frame(KEY, VERSION)).response
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(caplog.records) == 1
@@ -153,27 +159,31 @@ def test_a_bug_is_answered_and_logged_once_with_its_trace(broker: SimBroker, cap
         (ValueError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_promise_that_fails_is_answered_too(broker: SimBroker, error: Exception, code: ErrorCode) -> None:
+def test_a_promise_that_fails_is_answered_too(
+    broker: SimBroker, handled_by: HandledBy, error: Exception, code: ErrorCode
+) -> None:
     promise: Promise[Any] = Promise()
-    handled_by(broker, KEY, VERSION, promised(promise))
+    handled_by(promised(promise))
     asked = broker.send_frame(frame(KEY, VERSION))
     assert not asked.done
     promise.fail(error)
     assert asked.response.error_code == code
 
 
-def test_an_answer_that_can_not_be_encoded_is_an_error(broker: SimBroker) -> None:
+def test_an_answer_that_can_not_be_encoded_is_an_error(broker: SimBroker, handled_by: HandledBy) -> None:
     promise: Promise[Any] = Promise()
-    handled_by(broker, KEY, VERSION, promised(promise))
+    handled_by(promised(promise))
     asked = broker.send_frame(frame(KEY, VERSION))
     promise.resolve("no response at all")
     assert asked.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_where_the_answer_has_no_place_for_an_error_the_connection_closes(broker: SimBroker, late: bool) -> None:
+def test_where_the_answer_has_no_place_for_an_error_the_connection_closes(
+    broker: SimBroker, handled_by: HandledBy, late: bool
+) -> None:
     promise: Promise[Any] = Promise()
-    handled_by(broker, ApiKey.LIST_OFFSETS, 7, promised(promise) if late else failing(ValueError("a bug")))
+    handled_by(promised(promise) if late else failing(ValueError("a bug")))
     asked: Asked = broker.send_frame(frame(ApiKey.LIST_OFFSETS, 7))
     if late:
         assert not asked.done

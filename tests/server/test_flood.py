@@ -1,8 +1,7 @@
 """Requests that come faster than their answers are taken, or in thousands at once: memory and turns stay bounded."""
 
 from tests.server.test_connection import Pair, framed, pair  # noqa: F401 - a fixture
-from tidelog.server.answer_queue import LARGE_ANSWER_BYTES
-from tidelog.server.connection import ANSWERS_A_TURN
+from tidelog.server.bounds import ANSWERS_A_TURN, LARGE_ANSWER_BYTES
 
 
 def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # noqa: F811
@@ -20,6 +19,16 @@ def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # n
 
 
 def test_thousands_of_requests_in_one_read_take_several_turns(pair: Pair) -> None:  # noqa: F811
+    pair.client.send(framed(b"now:x") * 2000)
+    pair.turn(1)
+    assert len(pair.host.seen) == ANSWERS_A_TURN
+    pair.turn(2000)
+    assert pair.answers() == [b"x"] * 2000
+
+
+def test_thousands_of_requests_whose_answers_come_in_pieces_take_several_turns(pair: Pair) -> None:  # noqa: F811
+    dispatch = pair.host.dispatch
+    pair.host.dispatch = lambda *request: [dispatch(*request)]
     pair.client.send(framed(b"now:x") * 2000)
     pair.turn(1)
     assert len(pair.host.seen) == ANSWERS_A_TURN

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidelog.server.outbox import BYTES_A_TURN, GATHERED_BYTES, Outbox
+from tidelog.server.bounds import BYTES_A_TURN, GATHERED_BYTES
+from tidelog.server.outbox import Outbox
 
 
 class Piece:

@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.coordinator.shard_states import ShardState
 from tidelog.coordinator.shards import Shards
-from tidelog.log.opening import Place
+from tidelog.log.opening import LogFolder
 from tidelog.raft import folder
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.scenarios.folders import FoldersRun
@@ -51,8 +51,8 @@ def test_a_missing_folder_that_is_taken_for_a_new_one_is_found_out(monkeypatch: 
 
 
 def test_folders_of_a_partition_in_the_order_of_their_listing_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last(_: object, places: list[Place], *__: object) -> str:
-        return places[-1].root
+    def last(_: object, folders: list[LogFolder], *__: object) -> str:
+        return folders[-1].root
 
     monkeypatch.setattr("tidelog.log.store.choose", last)
     assert "none" not in first_violation(FoldersRun, (("readonly", 1.0),))

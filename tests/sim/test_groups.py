@@ -77,7 +77,7 @@ def test_a_coordinator_that_lets_everybody_commit_is_found_out(monkeypatch: pyte
 
 def test_sessions_that_end_at_once_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that live are put out, and their partitions given to others."""
-    real: Any = departures._expire_sessions
+    real = departures.expire
 
     def too_soon(group: Any, limits: Any, now: Any) -> Any:
         for member in group.members.values():
@@ -85,7 +85,7 @@ def test_sessions_that_end_at_once_are_found_out(monkeypatch: pytest.MonkeyPatch
                 member.deadline_ms -= SESSION_S * 950
         return real(group, limits, now)
 
-    monkeypatch.setattr(departures, "_expire_sessions", too_soon)
+    monkeypatch.setattr("tidelog.coordinator.group.classic.shell.expire", too_soon)
     assert "none" not in first_violation((("drop", 1.0),), range(60))
 
 

@@ -17,13 +17,13 @@ class Town:
         self.server = SimLoop(self.timeline, SimRandom(seed))
         self.client = SimLoop(self.timeline, SimRandom(seed + 1))
         self.listener: SimListener = self.network.view("server").listen("localhost", 9092, 10)
-        self.server.add_reader(self.listener.sockets[0], self._accept)
+        self.server.add_reader(self.listener.sockets[0], self.accept)
         self.accepted: list[SimSocket] = []
         self.received = bytearray()
         self.reads = 0
         self.ends: list[str] = []
 
-    def _accept(self) -> None:
+    def accept(self) -> None:
         accepted = self.listener.accept(self.listener.sockets[0])
         assert accepted is not None
         sock, peer = accepted
@@ -86,7 +86,7 @@ def test_a_sender_waits_while_nobody_reads_and_goes_on_when_someone_does() -> No
     town.client.add_writer(sock, send)
     town.pass_time()
     assert sent == WINDOW_BYTES
-    town.server.add_reader(town.listener.sockets[0], town._accept)
+    town.server.add_reader(town.listener.sockets[0], town.accept)
     town.pass_time()
     assert sent == len(town.received) == 2 * WINDOW_BYTES
 

@@ -1,5 +1,7 @@
 """Compacted topics, retention, fetch sessions, topics made again: promises are kept, and broken brokers found out."""
 
+from copy import copy
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,8 +12,6 @@ from tidelog.controller.record_log import RecordLog
 from tidelog.log import leftovers, producer_state, retention
 from tidelog.log.checkpoint_files import CheckpointFiles
 from tidelog.log.compaction import rewriting, walking
-from tidelog.log.compaction.rewriting import NOTHING, Kept, Rewriting
-from tidelog.log.compaction.source import Found
 from tidelog.log.deletion import Deletion
 from tidelog.log.log import Log
 from tidelog.log.names import CLEANED
@@ -56,6 +56,15 @@ def test_every_promise_is_kept(run: type[CompactedRun | KeptRun | AgainRun], see
     assert outcome.fetched > 0
 
 
+def test_a_start_on_a_full_disk_is_saved_of_no_log_that_is_not_known_to_be_new() -> None:
+    """Else a power loss finds a start above the end, and nothing that says that this is no damage."""
+    assert KeptRun(7290).go().acknowledged > 0
+
+
+def test_a_folder_is_put_aside_without_a_descriptor_to_sync_that() -> None:
+    assert AgainRun(7355).go().acknowledged > 0
+
+
 @pytest.mark.parametrize("run", [CompactedRun, KeptRun, AgainRun])
 def test_the_same_seed_gives_the_same_run(run: type[CompactedRun | KeptRun | AgainRun]) -> None:
     assert run(7).go().trace == run(7).go().trace
@@ -95,13 +104,12 @@ def test_each_seed_has_its_scenario() -> None:
 
 
 def test_a_cleaning_that_loses_a_batch_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Rewriting._data
+    survivors, batches = rewriting.survivors, count()
 
-    def careless(self: Rewriting, found: Found) -> Kept:
-        kept = data(self, found)
-        return kept if found.fields[0] % 7 else NOTHING
+    def careless(*args: Any, **more: bool) -> walking.Survivors:
+        return survivors(*args, **more) if next(batches) % 7 else walking.Survivors([], 0, False)
 
-    monkeypatch.setattr(Rewriting, "_data", careless)
+    monkeypatch.setattr(rewriting, "survivors", careless)
     assert "lost record" in first_violation(CompactedRun, DROP)
 
 
@@ -136,18 +144,23 @@ def test_a_swap_that_a_crash_undoes_is_found_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    too_old = retention._too_old
+    look = retention.look
 
-    def greedy(log: Log, first: int, most: int, retention_ms: int, now_ms: int) -> int:
-        return too_old(log, first, most, retention_ms * 2 // 3, now_ms)
+    def too_early(log: Log, start: int, now_ms: int) -> int:
+        return look(log, start, now_ms + max(log.config.retention_ms, 0) // 3)
 
-    monkeypatch.setattr(retention, "_too_old", greedy)
+    def too_much(log: Log, start: int, now_ms: int) -> int:
+        own = log.config
+        log.config = copy(own)
+        object.__setattr__(log.config, "retention_bytes", own.retention_bytes // 4)
+        try:
+            return look(log, start, now_ms)
+        finally:
+            log.config = own
+
+    monkeypatch.setattr(retention, "look", too_early)
     assert "let go of offset" in first_violation(KeptRun, DROP)
-    monkeypatch.setattr(retention, "_too_old", too_old)
-    too_large = retention._too_large
-    monkeypatch.setattr(
-        retention, "_too_large", lambda log, first, most, limit: too_large(log, first, most, limit // 4)
-    )
+    monkeypatch.setattr(retention, "look", too_much)
     assert "was let go of down to" in first_violation(KeptRun, DROP)
 
 

@@ -7,10 +7,10 @@ import pytest
 from tidelog.apis.shared import txn_verification
 from tidelog.apis.shared.staged import Staged
 from tidelog.coordinator.group import fold as group_fold
-from tidelog.coordinator.txn import decide
-from tidelog.coordinator.txn.ending import Ending
+from tidelog.coordinator.txn import decide, ending
 from tidelog.coordinator.txn.state import Transaction, TransactionsState
 from tidelog.env.promise import Promise
+from tidelog.env.slices import Steps
 from tidelog.log.producers import Producers
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.scenarios.transactions import TransactionsRun
@@ -49,20 +49,36 @@ def test_an_abort_that_readers_are_not_told_of_is_found_out(monkeypatch: pytest.
 
 
 def test_a_marker_that_is_forgotten_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    write: Any = Ending._write
+    ordered = ending.ordered
 
-    def all_but_the_last(self: Ending, shard: Any, transaction: Transaction, partitions: Any) -> Any:
-        return write(self, shard, transaction, partitions[:-1])
+    def all_but_the_last(partitions: Any) -> Steps[list[Any]]:
+        return (yield from ordered(partitions))[:-1]
 
-    monkeypatch.setattr(Ending, "_write", all_but_the_last)
+    monkeypatch.setattr(ending, "ordered", all_but_the_last)
     assert "none" not in first_violation()
 
 
 def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anybody(state: TransactionsState, transactional_id: str, producer: decide.Producer) -> Transaction:
-        return decide._known(state, transactional_id)
+    """Whoever comes is taken for the one whose turn it is."""
+    add_partitions, verify, end = decide.add_partitions, decide.verify, decide.end
 
-    monkeypatch.setattr(decide, "_of", anybody)
+    def present(state: TransactionsState, transactional_id: str, asking: decide.Producer) -> decide.Producer:
+        known = state.transactions.get(transactional_id)
+        return asking if known is None else decide.Producer(known.producer_id, known.producer_epoch)
+
+    def add_any(state: TransactionsState, name: str, producer: decide.Producer, *more: Any) -> Any:
+        return add_partitions(state, name, present(state, name, producer), *more)
+
+    def verify_any(state: TransactionsState, name: str, producer: decide.Producer, *more: Any) -> Any:
+        return verify(state, name, present(state, name, producer), *more)
+
+    def end_any(state: TransactionsState, asked: decide.EndAsked, now_ms: int) -> Any:
+        producer = present(state, asked.transactional_id, asked.producer)
+        return end(state, asked._replace(producer=producer), now_ms)
+
+    monkeypatch.setattr(decide, "add_partitions", add_any)
+    monkeypatch.setattr(decide, "verify", verify_any)
+    monkeypatch.setattr(decide, "end", end_any)
     assert "none" not in first_violation()
 
 

@@ -101,10 +101,10 @@ def result(bootstrap: str, lake: list[dict[str, Any]], places: Iterable[str] = (
 def _rows(bootstrap: str, place: str, lake: list[dict[str, Any]]) -> list[str]:
     if place == "lake":
         return [_text(row | {"at": _time(row["at"]), "day": str(row["day"])}, row["customer"]) for row in lake]
-    found = list(read(bootstrap, place, stop_at_end=True, isolation_level="read_committed"))
+    messages = list(read(bootstrap, place, stop_at_end=True, isolation_level="read_committed"))
     if place == "dead":
-        return [(message.value or b"").decode() for message in found]
-    rows = [(json.loads(message.value or b"{}"), (message.key or b"").decode()) for message in found]
+        return [(message.value or b"").decode() for message in messages]
+    rows = [(json.loads(message.value or b"{}"), (message.key or b"").decode()) for message in messages]
     if place == "by-minute":
         return list({(row["minute"], key): _text(row, key) for row, key in rows}.values())
     return [_text(row, key) for row, key in rows]

@@ -57,7 +57,7 @@ class Standalone:
         (self.folder / "local").mkdir(parents=True)
         try:
             master = self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
-            self.master_url = self._told("master", master, r"Starting Spark master at (spark://\S+)")
+            self.master_url = self._line_of("master", master, r"Starting Spark master at (spark://\S+)")
             for number in range(self._workers):
                 name = f"worker-{number}"
                 flags = (
@@ -72,7 +72,7 @@ class Standalone:
                 )
                 self._start(name, "worker.Worker", *flags)
             for number, process in enumerate(self._running[1:]):
-                self._told(f"worker-{number}", process, r"Successfully registered with master (\S+)")
+                self._line_of(f"worker-{number}", process, r"Successfully registered with master (\S+)")
         except BaseException:
             self.stop()
             raise
@@ -101,23 +101,23 @@ class Standalone:
 
     def executors(self) -> list[int]:
         """The ids of the executors' JVMs, oldest first."""
-        found = descendants([each.pid for each in self._running[1:]])
-        self._seen |= set(found)
-        return sorted(pid for pid in found if EXECUTOR in command(pid) and " -cp " in command(pid))
+        pids = descendants([each.pid for each in self._running[1:]])
+        self._seen |= set(pids)
+        return sorted(pid for pid in pids if EXECUTOR in command(pid) and " -cp " in command(pid))
 
     def python_workers(self) -> list[int]:
         """The ids of the Python processes that run tasks, daemons included."""
-        found = descendants(self.executors())
-        self._seen |= set(found)
-        return sorted(pid for pid in found if any(name in command(pid) for name in PYTHON))
+        pids = descendants(self.executors())
+        self._seen |= set(pids)
+        return sorted(pid for pid in pids if any(name in command(pid) for name in PYTHON))
 
     def wait_for_executors(self, count: int, patience_s: float = START_S) -> list[int]:
         """The ids of the executors, once there are so many."""
         deadline = time.monotonic() + patience_s
-        while len(found := self.executors()) < count:
-            assert time.monotonic() < deadline, f"{len(found)} executors, not {count}; see {self.folder}"
+        while len(pids := self.executors()) < count:
+            assert time.monotonic() < deadline, f"{len(pids)} executors, not {count}; see {self.folder}"
             time.sleep(0.1)
-        return found
+        return pids
 
     def kill_executor(self, pid: int) -> None:
         """kill -9; its Python workers, which lose their JVM by it, go too."""
@@ -137,13 +137,13 @@ class Standalone:
         self._running.append(process)
         return process
 
-    def _told(self, name: str, process: "subprocess.Popen[bytes]", pattern: str) -> str:
+    def _line_of(self, name: str, process: "subprocess.Popen[bytes]", pattern: str) -> str:
         deadline = time.monotonic() + START_S
-        while (found := re.search(pattern, self.log(name))) is None:
+        while (match := re.search(pattern, self.log(name))) is None:
             assert process.poll() is None, f"the {name} ended: {self.log(name)[-2000:]}"
             assert time.monotonic() < deadline, f"the {name} does not come up: {self.log(name)[-2000:]}"
             time.sleep(0.1)
-        return found[1]
+        return match[1]
 
     def _is_ours(self, pid: int) -> bool:
         """Whether the process that has this id now is one of the cluster's: ids are given again, folders aren't."""
@@ -160,13 +160,13 @@ def descendants(roots: list[int]) -> list[int]:
             with contextlib.suppress(OSError, IndexError, ValueError):
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(entry.name))
-    found: list[int] = []
+    pids: list[int] = []
     left = list(roots)
     while left:
         below = children.get(left.pop(), [])
-        found += below
+        pids += below
         left += below
-    return found
+    return pids
 
 
 def command(pid: int) -> str:

@@ -76,8 +76,8 @@ class Story:
         self.write_file()
 
     def write_file(self, *, spark: str = "", source: str = "", batches: int = 10) -> None:
-        told = FILE.format(max_rows=max(1, self.records // batches), spark=spark, source=source)
-        (self.folder / "exactly.toml").write_text(told)
+        text = FILE.format(max_rows=max(1, self.records // batches), spark=spark, source=source)
+        (self.folder / "exactly.toml").write_text(text)
 
     def fill(self) -> None:
         """The input: every number once."""
@@ -102,11 +102,11 @@ class Story:
         self._again = lambda: self.start(*flags, **plan)
         self.marker.unlink(missing_ok=True)
         environment = {**self.environment, **self.injected(plan)}
-        told = [sys.executable, "-m", "tidelog", "pipeline", "run", str(self.folder / "exactly.toml")]
+        arguments = [sys.executable, "-m", "tidelog", "pipeline", "run", str(self.folder / "exactly.toml")]
         with open(self.folder / "driver.log", "ab") as log:
             self._logged = log.tell()
             self.driver = subprocess.Popen(
-                [*told, "--master", self.master, "-b", self.broker.bootstrap, *flags],
+                [*arguments, "--master", self.master, "-b", self.broker.bootstrap, *flags],
                 stdout=log,
                 stderr=log,
                 env=environment,
@@ -189,8 +189,8 @@ class Story:
         assert (len(lake), len(set(lake)), sum(lake)) == (self.records, self.records, total)
 
     def committed(self, topic: str) -> list[bytes]:
-        found = read(self.broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
-        return [message.value or b"" for message in found]
+        messages = read(self.broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
+        return [message.value or b"" for message in messages]
 
     def lake(self) -> list[int]:
         import pyarrow.dataset

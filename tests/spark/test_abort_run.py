@@ -171,8 +171,8 @@ def test_a_pipeline_that_is_stopped_in_the_middle_of_a_batch_leaves_nothing_open
         for number in range(2000):
             producer.send("slow-in", b"%d" % number, partition=number % 2)
     (tmp_path / "stopped.toml").write_text(FILE.format(bootstrap=broker.bootstrap))
-    told = [sys.executable, "-m", "tidelog", "pipeline", "run", str(tmp_path / "stopped.toml"), "--from", "earliest"]
-    with subprocess.Popen(told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    command = [sys.executable, "-m", "tidelog", "pipeline", "run", str(tmp_path / "stopped.toml"), "--from", "earliest"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         deadline = time.monotonic() + JVM_TIMEOUT_S / 2
         while len(writing(broker)) < 2 and running.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -13,6 +13,7 @@ from tests.spark.conftest import JVM_TIMEOUT_S
 from tidelog.client import Admin, Producer, read
 from tidelog.spark.pipeline.file.check import PipelineError
 from tidelog.spark.pipeline.file.model import load
+from tidelog.spark.pipeline.file.spec import Avro, Decoding, Json, Text
 from tidelog.spark.pipeline.run.runner import run
 from tidelog.spark.pipeline.run.status import read_status
 from tidelog.spark.pipeline.tables.decode import BAD, REASON, DecodeError, decoded, inferred
@@ -30,12 +31,11 @@ AWAY_S = 60.0
 DEEP = b'{"id": 1, "inner": {"n": "x"}}'
 
 
-def told(spark: Any, source: dict[str, Any], *values: bytes | None) -> list[tuple[Any, str | None]]:
+def outcomes(spark: Any, decoding: Decoding, *values: bytes | None) -> list[tuple[Any, str | None]]:
     """What comes of each value: its first column, or why it is bad."""
     rows = [(None, value, "t", 0, offset, None) for offset, value in enumerate(values)]
-    made = decoded(spark.createDataFrame(rows, RECORD), source, source.get("schema", "")).orderBy("_offset")
-    found = made.select(made.columns[0], BAD, REASON).collect()
-    return [(row[0], row[REASON]) if row[BAD] else (row[0], None) for row in found]
+    made = decoded(spark.createDataFrame(rows, RECORD), decoding).orderBy("_offset")
+    return [(row[0], row[REASON] if row[BAD] else None) for row in made.select(made.columns[0], BAD, REASON).collect()]
 
 
 def test_json_that_is_not_of_the_schema_is_bad_and_says_why(spark: Any) -> None:
@@ -69,14 +69,14 @@ def test_json_that_is_not_of_the_schema_is_bad_and_says_why(spark: Any) -> None:
         (b'{"id": 1},"id": {"id": 2}', "not of the schema: not one object"),
         (b'{"id": 1, "name": "\xff"}', "not UTF-8"),
     ]
-    found = told(spark, {"decode": "json", "schema": SCHEMA}, *(value for value, _ in cases))
-    assert [(value, reason) for (value, _), (_, reason) in zip(cases, found, strict=True)] == cases
+    outcome = outcomes(spark, Json(SCHEMA), *(value for value, _ in cases))
+    assert [(value, reason) for (value, _), (_, reason) in zip(cases, outcome, strict=True)] == cases
 
 
 def test_a_schema_may_not_have_the_columns_that_every_source_has(spark: Any) -> None:
     for schema in ("id long, _key string", "id long, _Offset long"):
         with pytest.raises(DecodeError, match=r"_\w+ is a column of every decoded source: leave it out of the schema"):
-            told(spark, {"decode": "json", "schema": schema}, b"{}")
+            outcomes(spark, Json(schema), b"{}")
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,15 @@ def test_a_schema_may_not_have_the_columns_that_every_source_has(spark: Any) -> 
 )
 def test_an_avro_schema_that_is_none_is_told(spark: Any, schema: str, said: str) -> None:
     with pytest.raises(DecodeError, match=said):
-        told(spark, {"decode": "avro", "schema": schema}, b"")
+        outcomes(spark, Avro(schema), b"")
 
 
 def test_text_and_a_registrys_bytes_are_looked_at(spark: Any) -> None:
     sample = spark.createDataFrame([(b"\0\0\0\0\1" + b'{"id": 7}',)], "value binary")
-    assert inferred(sample, {"decode": "json", "registry": True}) == "id BIGINT"
-    assert told(spark, {"decode": "text"}, b"sea", b"\xff", None) == [("sea", None), (None, "not UTF-8"), (None, None)]
-    source = {"decode": "json", "schema": "id long", "registry": True}
+    assert inferred(sample, Json("infer", registry=True)) == "id BIGINT"
+    assert outcomes(spark, Text(), b"sea", b"\xff", None) == [("sea", None), (None, "not UTF-8"), (None, None)]
     framed = b"\0\0\0\0\1" + b'{"id": 7}'
-    assert told(spark, source, framed, b'{"id": 7}', b"\0\0", None) == [
+    assert outcomes(spark, Json("id long", registry=True), framed, b'{"id": 7}', b"\0\0", None) == [
         (7, None),
         (None, "it does not begin with the bytes of a schema registry"),
         (None, "it does not begin with the bytes of a schema registry"),

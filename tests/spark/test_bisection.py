@@ -68,13 +68,13 @@ def send(broker: Broker, topic: str, *amounts: str, first: int = 0, at: str = "2
 
 
 def letters(broker: Broker, topic: str) -> list[int]:
-    found = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
-    return sorted(int(each.key or b"-1") for each in found)
+    messages = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
+    return sorted(int(each.key or b"-1") for each in messages)
 
 
 def reasons(broker: Broker, topic: str) -> list[str]:
-    found = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
-    return [(dict(each.headers)["tidelog.reason"] or b"").decode() for each in found]
+    messages = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
+    return [(dict(each.headers)["tidelog.reason"] or b"").decode() for each in messages]
 
 
 def ids(spark: Any, folder: Path, name: str = "lake") -> list[int]:

@@ -20,7 +20,7 @@ from tidelog.spark.pipeline.run import board as boards
 from tidelog.spark.pipeline.run import current_lag
 from tidelog.spark.pipeline.run.board import Board
 from tidelog.spark.pipeline.run.status import done_by, figures, read_status
-from tidelog.spark.pipeline.run.stderr_capture import Overheard
+from tidelog.spark.pipeline.run.stderr_capture import StderrCapture
 from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
 
@@ -81,8 +81,8 @@ def batch(number: int) -> dict[str, Any]:
 
 def test_every_batch_has_a_line_with_rows_bytes_and_lag(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boards, "TELL_S", 0.0)
-    told: list[str] = []
-    with Board(pipeline, told.append, Stop()) as board:
+    words: list[str] = []
+    with Board(pipeline, words.append, Stop()) as board:
         assert outcome(pipeline)["outcome"] == "starting"
         board.look({"lake": Query(2)}, "running")
         board.look({"lake": Query(3)}, "running")
@@ -95,33 +95,33 @@ def test_every_batch_has_a_line_with_rows_bytes_and_lag(pipeline: Pipeline, monk
     ]
     assert outcome(pipeline)["outcome"] == "done"
     assert outcome(pipeline)["left_out"]["lake-late"]["rows"] == 3
-    assert any("lake batch 2, " in each and each.endswith(" rows/s, 5 behind") for each in told)
-    assert sum("came later than the watermark allows" in each for each in told) == 2
+    assert any("lake batch 2, " in each and each.endswith(" rows/s, 5 behind") for each in words)
+    assert sum("came later than the watermark allows" in each for each in words) == 2
 
 
 def test_a_query_that_was_just_started_again_has_no_lag_to_tell(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    with Board(pipeline, told.append, Stop()) as board:
+    words: list[str] = []
+    with Board(pipeline, words.append, Stop()) as board:
         board.look({"lake": Query(3)}, "running")
         monkeypatch.setattr(boards, "TELL_S", 0.0)
         again = Query(1)
         again.lastProgress, again.recentProgress = None, []
         board.look({"lake": again}, "running")
-    assert any("lake batch 2, " in each and each.endswith(" rows/s") for each in told)
+    assert any("lake batch 2, " in each and each.endswith(" rows/s") for each in words)
 
 
 def test_through_spark_connect_figures_are_those_of_the_sources() -> None:
-    told = batch(3) | {"numInputRows": None, "processedRowsPerSecond": None}
-    told["sources"] = [{"numInputRows": 30, "processedRowsPerSecond": 7.5}, {"numInputRows": 4}]
-    assert [figures(told)[name] for name in ("rows", "rows_per_s", "lag")] == [34, 7.5, 0]
+    progress = batch(3) | {"numInputRows": None, "processedRowsPerSecond": None}
+    progress["sources"] = [{"numInputRows": 30, "processedRowsPerSecond": 7.5}, {"numInputRows": 4}]
+    assert [figures(progress)[name] for name in ("rows", "rows_per_s", "lag")] == [34, 7.5, 0]
 
 
 def test_what_stands_beside_offsets_is_none() -> None:
-    told = batch(3)
-    told["sources"] = [{"endOffset": '{"orders": {"0": 10, "00": 3, "000": 6022140857747}}', "latestOffset": None}]
-    assert done_by(told) == {("orders", 0): 10}
+    progress = batch(3)
+    progress["sources"] = [{"endOffset": '{"orders": {"0": 10, "00": 3, "000": 6022140857747}}', "latestOffset": None}]
+    assert done_by(progress) == {("orders", 0): 10}
 
 
 def failing(error: BaseException, pipeline: Pipeline, stop: Stop) -> None:
@@ -145,27 +145,27 @@ def test_how_a_run_ended_stands_in_its_status(pipeline: Pipeline) -> None:
 def test_a_disk_that_is_full_is_told_of_once_and_ends_no_run(pipeline: Pipeline) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full, a disk that is always full")
-    told: list[str] = []
+    words: list[str] = []
     (pipeline.state / "pipeline.log").symlink_to("/dev/full")
     (pipeline.state / f".status.json.{os.getpid()}").symlink_to("/dev/full")
-    with Board(pipeline, told.append, Stop()) as board:
+    with Board(pipeline, words.append, Stop()) as board:
         board.look({"lake": Query(1)}, "running")
         board.look({"lake": Query(2)}, "running")
-    full = [each for each in told if "No space left on device" in each]
+    full = [each for each in words if "No space left on device" in each]
     assert len(full) == 1
     assert "its status can't be written" in full[0]
 
 
 def test_a_run_that_holds_its_state_no_more_is_gone(pipeline: Pipeline) -> None:
     with pipeline.hold_state(), Board(pipeline, print, Stop()) as board:
-        told = read_status(pipeline.state)
-        assert told is not None
-        assert told["outcome"] == "starting"
+        status = read_status(pipeline.state)
+        assert status is not None
+        assert status["outcome"] == "starting"
         board.write("running")
     (pipeline.state / "status.json").write_text(json.dumps({"outcome": "running", "pid": os.getpid()}))
-    told = read_status(pipeline.state)
-    assert told is not None
-    assert told["outcome"] == "gone"
+    status = read_status(pipeline.state)
+    assert status is not None
+    assert status["outcome"] == "gone"
 
 
 def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
@@ -174,13 +174,13 @@ def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
     monkeypatch.setattr(current_lag, "ASK_S", 0.02)
     monkeypatch.setattr(current_lag, "PATIENCE_S", 0.2)
     monkeypatch.setattr(current_lag, "AWAY_S", 0.0)
-    told: list[str] = []
+    words: list[str] = []
     with Broker() as broker:
         Admin(broker.bootstrap).create_topic("orders", 2)
         with Producer(broker.bootstrap) as producer:
             for _ in range(30):
                 producer.send("orders", b"x", partition=0)
-        board = Board(load(pipeline.file, broker.bootstrap), told.append, Stop())
+        board = Board(load(pipeline.file, broker.bootstrap), words.append, Stop())
         board.__enter__()
 
         def lag() -> int:
@@ -188,7 +188,7 @@ def test_the_lag_is_what_is_there_by_now_and_brokers_that_are_away_are_told_of(
             return outcome(pipeline)["queries"]["lake"]["lag"]
 
         eventually(lambda: lag() == 20)  # of 30 in partition 0, 10 are done; Spark told of two
-    eventually(lambda: any("waiting for brokers: no broker at " in each for each in told))
+    eventually(lambda: any("waiting for brokers: no broker at " in each for each in words))
     lag()
     assert outcome(pipeline)["away"] < time.time()
     board.__exit__(None, None, None)
@@ -226,15 +226,15 @@ orders-0: 12 records are gone; reading goes on with what is left
 def test_of_what_sparks_processes_say_only_sentences_are_told(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
-    told: list[str] = []
-    overheard = Overheard(told.append)
+    words: list[str] = []
+    capture = StderrCapture(words.append)
     (tmp_path / "said").write_text(SAID)
-    with overheard.children():
+    with capture.children():
         child = subprocess.Popen(["sh", "-c", f"cat '{tmp_path / 'said'}' >&2"])
     os.write(2, b"mine\n")
     assert child.wait() == 0
-    eventually(lambda: bool(told))
-    assert told == ["orders-0: 12 records are gone; reading goes on with what is left"]
+    eventually(lambda: bool(words))
+    assert words == ["orders-0: 12 records are gone; reading goes on with what is left"]
     assert capfd.readouterr().err == "mine\n"
 
 
@@ -250,11 +250,11 @@ def eventually() -> Callable[[Callable[[], bool]], None]:
 
 
 def test_what_java_said_when_it_did_not_start_is_known() -> None:
-    overheard = Overheard(None)
-    overheard.hear("Unrecognized VM option 'NoSuch'")
-    overheard.hear("Error: Could not create the Java Virtual Machine.")
-    assert overheard.failure() == "Unrecognized VM option 'NoSuch'"
-    assert Overheard(None).failure() is None
-    overheard = Overheard(None)
-    overheard.hear('Exception in thread "main" org.apache.spark.SparkException: Master must be one')
-    assert overheard.failure() == "Master must be one"
+    capture = StderrCapture(None)
+    capture.hear("Unrecognized VM option 'NoSuch'")
+    capture.hear("Error: Could not create the Java Virtual Machine.")
+    assert capture.failure() == "Unrecognized VM option 'NoSuch'"
+    assert StderrCapture(None).failure() is None
+    capture = StderrCapture(None)
+    capture.hear('Exception in thread "main" org.apache.spark.SparkException: Master must be one')
+    assert capture.failure() == "Master must be one"

@@ -14,7 +14,7 @@ class Py4JJavaError(Exception):
     __module__ = "py4j.protocol"
 
 
-def told(text: str) -> str:
+def failure_text(text: str) -> str:
     def write(rows: object, batch: int) -> None:
         raise Py4JJavaError(text)
 
@@ -27,18 +27,18 @@ def test_a_long_failure_is_told_without_the_words_that_spark_recurses_on() -> No
     text = (
         f"An error occurred while calling o1.save.\n{PATTERN} o2.save.\n: tidelog.spark.sink.outbound.RowError: row 7\n"
     )
-    said = told(text + "\tat org.apache.spark\n" * 1000)
+    said = failure_text(text + "\tat org.apache.spark\n" * 1000)
     assert PATTERN not in said
     assert "RowError: row 7" in said
 
 
 def test_an_interruption_is_told_as_spark_looks_for_it() -> None:
-    said = told("An error occurred while calling o1.save.\n: java.lang.InterruptedException\n\tat java.base")
+    said = failure_text("An error occurred while calling o1.save.\n: java.lang.InterruptedException\n\tat java.base")
     assert f"{PATTERN} a batch: java.lang.InterruptedException" in said
 
 
 def test_a_pipeline_that_fails_in_java_says_what_java_said() -> None:
-    said = told(
+    said = failure_text(
         "An error occurred while calling o425.save.\n: org.apache.spark.SparkException: Python worker exited "
         "unexpectedly (crashed).\n\tat org.apache.spark\nCaused by: java.io.EOFException\n"
     )

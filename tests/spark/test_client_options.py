@@ -62,14 +62,14 @@ def refusal(**given: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("subscribe", "option subscribe is not supported: it is for reading; rows go to the option topic"),
         ("startingOffsets", "option startingoffsets is not supported: it is for reading"),
     ],
 )
-def test_a_sink_says_of_options_of_the_source_what_they_are(name: str, told: str) -> None:
-    with pytest.raises(options.OptionError, match=told):
+def test_a_sink_says_of_options_of_the_source_what_they_are(name: str, message: str) -> None:
+    with pytest.raises(options.OptionError, match=message):
         sink_options.read_sink_options({**WRITE, name: "orders"}, streaming=True)
 
 

@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 
 def test_a_cluster_gives_the_same_rows_as_this_machine(cluster: Standalone, tmp_path: Path) -> None:
-    found: dict[str, orders.Result] = {}
+    results: dict[str, orders.Result] = {}
     before = cluster.log("master").count(REGISTERED)
     for place, master in (("local", "local[2]"), ("cluster", cluster.master_url)):
         folder = tmp_path / place
@@ -42,9 +42,9 @@ def test_a_cluster_gives_the_same_rows_as_this_machine(cluster: Standalone, tmp_
             orders.fill(broker.bootstrap)
             done = orders.run(folder, broker.bootstrap, master, cluster.environment)
             assert done.returncode == 0, done.stderr[-3000:]
-            found[place] = orders.result(broker.bootstrap, pyarrow.read_table(folder / "lake").to_pylist())
-    assert found["local"] == orders.expected()
-    assert found["cluster"] == found["local"]
+            results[place] = orders.result(broker.bootstrap, pyarrow.read_table(folder / "lake").to_pylist())
+    assert results["local"] == orders.expected()
+    assert results["cluster"] == results["local"]
     assert cluster.log("master").count(REGISTERED) == before + 1
 
 

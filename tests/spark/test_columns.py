@@ -43,14 +43,14 @@ def decoder_kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def rows(*batches: bytes | bytearray, wanted: Range = EVERYTHING, aborted: Any = (), **kinds: Any) -> list[Any]:
     decoder = Decoder(wanted, headers=True, **kinds)
-    found: list[Any] = []
+    pylist: list[Any] = []
     for made in decoder.feed(memoryview(b"".join(batches)), aborted):
         made.validate(full=True)
-        found += made.to_pylist()
-    return found
+        pylist += made.to_pylist()
+    return pylist
 
 
-def as_records(found: list[Any]) -> list[Record]:
+def as_records(pylist: list[Any]) -> list[Record]:
     return [
         Record(
             row["offset"],
@@ -59,7 +59,7 @@ def as_records(found: list[Any]) -> list[Record]:
             row["value"],
             tuple((pair["key"], pair["value"]) for pair in row["headers"] or ()),
         )
-        for row in found
+        for row in pylist
     ]
 
 
@@ -74,17 +74,17 @@ def test_columns_hold_what_the_records_hold(batches: list[list[Record]], codec: 
         built.append(made)
         expected += records(made, read_header(made))
         offset += len(batch) + 2  # gaps, as compaction leaves them
-    found = rows(*built)
-    assert as_records(found) == expected
-    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {("orders", 3, 0)}
-    assert [row["headers"] is None for row in found] == [not each.headers for each in expected]
+    pylist = rows(*built)
+    assert as_records(pylist) == expected
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in pylist} == {("orders", 3, 0)}
+    assert [row["headers"] is None for row in pylist] == [not each.headers for each in expected]
 
 
 @given(st.lists(record, min_size=1, max_size=20), st.integers(0, 25), st.integers(0, 25))
 @settings(max_examples=60)
 def test_only_the_wanted_offsets_come(batch: list[Record], start: int, end: int) -> None:
-    found = rows(build(batch, base_offset=3), wanted=Range("orders", 3, start, end))
-    assert [row["offset"] for row in found] == [offset for offset in range(3, 3 + len(batch)) if start <= offset < end]
+    pylist = rows(build(batch, base_offset=3), wanted=Range("orders", 3, start, end))
+    assert [row["offset"] for row in pylist] == [offset for offset in range(3, 3 + len(batch)) if start <= offset < end]
 
 
 @given(st.binary(max_size=60), st.integers(0, 6))
@@ -98,10 +98,10 @@ def test_what_is_no_record_is_refused_just_as_the_wire_refuses_it(section: bytes
         expected = None
     try:
         module.walk(out, section, 0, len(section), count, 0, 0, 0, False, -(1 << 40), 1 << 40, True)
-        found = out.rows
+        row_count = out.rows
     except (ValueError, IndexError):
-        found = None
-    assert found == (None if expected is None else len(expected))
+        row_count = None
+    assert row_count == (None if expected is None else len(expected))
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -163,9 +163,9 @@ def test_an_aborted_transaction_may_span_fetches_and_begin_before_the_first() ->
     decoder = Decoder(EVERYTHING, committed=True)
     parts = [(transactional(1, 10, b"a"), [(1, 4)]), (transactional(1, 11, b"b"), [(1, 4)])]
     parts += [(marker(1, 12, commit=False), [(1, 4)]), (transactional(1, 13, b"c"), [])]
-    found = [row["value"] for part, aborted in parts for made in decoder.feed(memoryview(part), aborted)
+    values = [row["value"] for part, aborted in parts for made in decoder.feed(memoryview(part), aborted)
              for row in made.to_pylist()]  # fmt: skip
-    assert found == [b"c"]
+    assert values == [b"c"]
 
 
 def test_a_flipped_bit_is_said_not_read_and_where_it_is() -> None:
@@ -216,8 +216,10 @@ def test_batches_that_compaction_emptied_say_nothing() -> None:
     squeezed[8:12] = (HEADER_BYTES - 12).to_bytes(4, "big")
     seal(squeezed, 0, len(squeezed))
     emptied_marker = build([], control=True, **empty)
-    found = rows(LOG[0], squeezed, emptied_marker, LOG[3], marker(1, 9, commit=False), aborted=[(1, 0)], committed=True)
-    assert found == []
+    pylist = rows(
+        LOG[0], squeezed, emptied_marker, LOG[3], marker(1, 9, commit=False), aborted=[(1, 0)], committed=True
+    )
+    assert pylist == []
 
 
 def test_no_rows_make_no_batch() -> None:

@@ -22,8 +22,8 @@ assert cluster_of(sys.argv[1], Options()).topics() == {}
 
 def test_they_are_closed_when_the_process_ends() -> None:
     with Broker() as other:
-        told = [sys.executable, "-X", "dev", "-c", PROCESS, other.bootstrap]
-        ended = subprocess.run(told, capture_output=True, text=True, timeout=60, check=True)
+        command = [sys.executable, "-X", "dev", "-c", PROCESS, other.bootstrap]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "unclosed" not in ended.stderr
 
 

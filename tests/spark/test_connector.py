@@ -48,8 +48,8 @@ def test_a_stream_of_the_connector_runs_from_topic_to_topic(
     writing = writing.option("kafka.bootstrap.servers", broker.bootstrap)
     query = writing.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     query.awaitTermination()
-    found = sorted(message.value or b"" for message in read(broker.bootstrap, "connector-out", stop_at_end=True))
-    assert found == sorted(b"value-%d" % number for number in range(100))
+    values = sorted(message.value or b"" for message in read(broker.bootstrap, "connector-out", stop_at_end=True))
+    assert values == sorted(b"value-%d" % number for number in range(100))
 
 
 def test_both_read_the_same_of_topics_that_have_everything(spark: Any, connector: str, broker: Broker) -> None:
@@ -80,8 +80,8 @@ def test_both_read_the_same_of_topics_that_have_everything(spark: Any, connector
             "includeHeaders": "true",
             "kafka.isolation.level": "read_committed",
         }
-        found = reading.options(**options).load()
-        return found.orderBy("topic", "partition", "offset").collect()
+        table = reading.options(**options).load()
+        return table.orderBy("topic", "partition", "offset").collect()
 
     theirs = rows(connector)
     assert {(row.topic, row.timestampType) for row in theirs} == {("everything-a", 0), ("my-everything-b", 1)}
@@ -93,10 +93,10 @@ def test_a_checkpoint_moves_between_the_connector_and_this_source(
     spark: Any, connector: str, broker: Broker, tmp_path: Path
 ) -> None:
     Admin(broker.bootstrap).create_topic("moving", 3)
-    found: list[int] = []
+    values: list[int] = []
 
     def keep(rows: Any, _: int) -> None:
-        found.extend(int(row.value) for row in rows.select("value").collect())
+        values.extend(int(row.value) for row in rows.select("value").collect())
 
     def run(name: str, numbers: range) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -110,6 +110,6 @@ def test_a_checkpoint_moves_between_the_connector_and_this_source(
 
     for turn, name in enumerate(("tidelog", "tidelog", connector, connector, "tidelog", connector)):
         run(name, range(10 * turn, 10 * turn + 10))
-    assert sorted(found) == list(range(60))
+    assert sorted(values) == list(range(60))
     ends = [(tmp_path / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(6)]
     assert [bool(topic_ids(json.loads(end))) for end in ends] == [True, True, False, False, True, False]

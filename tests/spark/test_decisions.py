@@ -155,7 +155,7 @@ def test_ids_of_others_that_look_almost_alike_hold_no_sink_up(query: Query) -> N
     query.abort(1, query.task(1, b"b"))
     assert end_run(query.options, "run") == 0
     with Cluster(query.bootstrap) as cluster:
-        assert Renewal(query.options, Attempt(query.sink, "run", 2))._renewed(cluster) == 0
+        assert Renewal(query.options, Attempt(query.sink, "run", 2)).renew(cluster) == 0
     for each in others:
         each.commit_transaction(10)
     kept = read(query.bootstrap, "of-others", stop_at_end=True, isolation_level="read_committed")
@@ -245,6 +245,14 @@ def test_a_decision_outlives_the_offset_that_says_where_it_is(query: Query) -> N
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+def test_a_decision_outlives_the_offset_that_says_where_it_is_and_a_batch_that_fails_then(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    query.forget()
+    query.abort(1, query.task(1, b"b"))
+    query.commit(0, query.task(0, b"a", run="next", worker=Producers()))
+    assert (query.seen(), query.open()) == ([b"a"], [])
+
+
 @pytest.mark.long
 def test_a_decision_outlives_compaction(broker: Broker) -> None:
     name = "compacted-decisions"
@@ -288,6 +296,24 @@ def test_a_checkpoint_that_went_back_does_not_disturb_the_query_that_goes_on(que
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 
+def test_a_run_that_fails_in_a_batch_that_another_has_decided_does_not_disturb_that_one(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    going_on = query.task(1, b"b")
+    query.abort(0, Written(Attempt(query.sink, "old", 0), None, None, 0))  # none of its tasks wrote anything
+    query.commit(1, going_on)
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_run_that_fails_after_another_took_over_does_not_disturb_that_one(query: Query) -> None:
+    query.commit(0, query.task(0, b"a"))
+    replaced = query.task(1, b"b")
+    query.commit(0, query.task(0, b"a", run="next", worker=Producers()))
+    going_on = query.task(1, b"b", run="next", worker=Producers())
+    query.abort(1, replaced)
+    query.commit(1, going_on)
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
 def test_a_failed_batch_is_aborted(query: Query) -> None:
     query.task(0, b"a")  # of a task that was killed
     query.abort(0, query.task(0, b"a"))
@@ -303,8 +329,36 @@ def test_what_is_decided_is_not_aborted_though_the_commit_failed(query: Query, m
         with pytest.raises(Killed):
             query.commit(0, first, second)
     query.abort(0, first, second)
+    assert (query.seen(), query.open()) == ([b"a", b"b"], []), "and readers need not wait for its repetition"
     query.commit(0, query.task(0, b"a", b"b", run="next"))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_an_abort_ends_what_a_killed_driver_was_deciding_and_does_not_wait_for_it(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that one wrote is open until its time is over, and whoever asks for what is stable waits as long."""
+    written = query.task(0, b"a")
+    with Cluster(query.bootstrap) as cluster:
+        killed, other = (Decisions(cluster, query.sink, "run", query.options.decisions) for _ in range(2))
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 0))
+            with pytest.raises(Killed):
+                killed.commit(0, written.term, own(written))
+        real, fence, fenced = sink_progress.committed_offset, module.init_producer, list[Any]()
+
+        def looks(*args: Any, stable: bool) -> Any:
+            assert fenced or not stable, "it waits for who was killed"
+            return real(*args, stable=stable)
+
+        def fences(*args: Any, **named: Any) -> Any:
+            fenced.append(named)
+            return fence(*args, **named)
+
+        monkeypatch.setattr(sink_progress, "committed_offset", looks)
+        monkeypatch.setattr(module, "init_producer", fences)
+        other.abort(0, written.term, own(written))
+    assert (query.seen(), query.open()) == ([], [])
 
 
 @pytest.mark.parametrize("decided", [0, 4])
@@ -340,6 +394,48 @@ def test_a_decided_batch_that_nobody_repeats_is_ended_by_the_next(
             query.commit(0, first, second)  # the second is decided, and still open
     query.commit(1, query.task(1, b"c", run=run, worker=Producers()))
     assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
+
+
+def test_a_driver_that_takes_over_sees_a_decision_that_the_group_shows_only_to_who_waits_for_it(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator may have the marker and not have applied it yet: whoever doesn't wait sees what was before."""
+    query.commit(0, query.task(0, b"a"))
+    real = sink_progress.committed_offset
+    with Cluster(query.bootstrap) as cluster:
+        former = real(cluster, group_of(query.sink), (query.options.decisions, 0), stable=True)
+    first, second = query.task(1, b"b"), query.task(1, b"c")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "end_transaction", dying_at(module.end_transaction, 2))
+        with pytest.raises(Killed):
+            query.commit(1, first, second)  # the second is decided, and still open
+    again = query.task(1, b"b", b"c", run="next")
+
+    def late(*args: Any, stable: bool) -> Any:
+        return real(*args, stable=True) if stable else former
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sink_progress, "committed_offset", late)
+        query.commit(1, again)
+    assert (query.seen(), query.open()) == ([b"a", b"b", b"c"], [])
+
+
+def test_an_attempt_that_begins_after_its_batch_was_decided_knows_that(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the coordinator hadn't applied the decision's marker yet when it was written."""
+    real, applied = sink_progress.committed_offset, list[Any]((None,))
+
+    def late(*args: Any, stable: bool) -> Any:
+        """Who doesn't wait sees what the last one saw who did."""
+        if stable:
+            applied.append(real(*args, stable=True))
+        return applied[-1]
+
+    monkeypatch.setattr(sink_progress, "committed_offset", late)
+    query.commit(0, query.task(0, b"a"))
+    assert query.task(0, b"a", worker=Producers()).producer is None
+    assert (query.seen(), query.open()) == ([b"a"], [])
 
 
 def test_what_an_operator_aborted_after_the_decision_is_told(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,6 +482,15 @@ def test_a_driver_that_was_only_fenced_goes_on(query: Query) -> None:
         assert driver.commit(0, 0, own(query.task(0, b"a")))
         module.init_producer(cluster, module.driver_id(query.sink), timeout_ms=1000)  # another driver, killed then
         assert driver.commit(1, 1, own(query.task(1, b"b")))
+    assert (query.seen(), query.open()) == ([b"a", b"b"], [])
+
+
+def test_a_driver_goes_on_over_other_connections(query: Query) -> None:
+    with Cluster(query.bootstrap) as first:
+        driver = Decisions(first, query.sink, "run", query.options.decisions)
+        assert driver.commit(0, 0, own(query.task(0, b"a")))
+    with Cluster(query.bootstrap) as second:
+        assert driver.use(second).commit(1, 1, own(query.task(1, b"b")))
     assert (query.seen(), query.open()) == ([b"a", b"b"], [])
 
 

@@ -105,8 +105,8 @@ def test_spark_pipelines_runs_the_project_and_a_second_run_adds_nothing(
         for _ in range(2):
             spark_pipelines("run", tmp_path)
             lake = pyarrow.parquet.read_table(tmp_path / "state" / "declarative" / "warehouse" / "lake").to_pylist()
-            found = orders.result(broker.bootstrap, lake, places=("dated", "dead", "lake"))
-            assert found == {name: rows for name, rows in orders.expected().items() if name in found}
+            result = orders.result(broker.bootstrap, lake, places=("dated", "dead", "lake"))
+            assert result == {name: rows for name, rows in orders.expected().items() if name in result}
 
 
 def spark_pipelines(command: str, folder: Path) -> str:

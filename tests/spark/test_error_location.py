@@ -46,7 +46,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return load(file, "127.0.0.1:1")
 
 
-def told(
+def failure_at(
     pipeline: Pipeline, line: int, position: int, shown: str, before: int, marked: int, value: str = "x"
 ) -> RowFailure | None:
     spot = f"== SQL (line {line}, position {position}) ==\n{shown}\n{' ' * before}{'^' * marked}\n"
@@ -56,27 +56,27 @@ def told(
 def test_the_step_is_known_by_its_words_and_where_they_stand(pipeline: Pipeline) -> None:
     reason = "[CAST_INVALID_INPUT] The value 'x' is none."
     first = "select cast(a as int) as a, cast(b as int) as b f..."
-    assert told(pipeline, 1, 29, first, 28, 14) == RowFailure((0,), 1, reason)
-    assert told(pipeline, 3, 3, "  cast(a as int) as a", 2, 14) == RowFailure((1,), 3, reason)
-    assert told(pipeline, 1, 29, "select cast(a as int) as a, 1 / 0 as b from second", 28, 5) == RowFailure(
+    assert failure_at(pipeline, 1, 29, first, 28, 14) == RowFailure((0,), 1, reason)
+    assert failure_at(pipeline, 3, 3, "  cast(a as int) as a", 2, 14) == RowFailure((1,), 3, reason)
+    assert failure_at(pipeline, 1, 29, "select cast(a as int) as a, 1 / 0 as b from second", 28, 5) == RowFailure(
         (2,), 1, reason
     )
-    assert told(pipeline, 9, 1, "select", 0, 6) is None
+    assert failure_at(pipeline, 9, 1, "select", 0, 6) is None
 
 
 def test_the_same_words_in_two_steps_may_be_of_either(pipeline: Pipeline) -> None:
-    found = told(pipeline, 1, 8, "select cast(a as int) as a, ...", 7, 14)
-    assert found is not None
-    assert (found.step, found.steps) == (0, (0, 2))
+    failure = failure_at(pipeline, 1, 8, "select cast(a as int) as a, ...", 7, 14)
+    assert failure is not None
+    assert (failure.step, failure.steps) == (0, (0, 2))
 
 
 def test_a_value_of_several_lines_is_part_of_the_reason_and_not_all_of_a_long_one(pipeline: Pipeline) -> None:
-    found = told(pipeline, 3, 3, "  cast(a as int) as a", 2, 14, value="x\n SQLSTATE y\nz")
-    assert found is not None
-    assert found.reason == "[CAST_INVALID_INPUT] The value 'x SQLSTATE y z' is none."
-    found = told(pipeline, 3, 3, "  cast(a as int) as a", 2, 14, value="x" * 10_000)
-    assert found is not None
-    assert len(found.reason) == REASON_CHARS + len("...")
+    failure = failure_at(pipeline, 3, 3, "  cast(a as int) as a", 2, 14, value="x\n SQLSTATE y\nz")
+    assert failure is not None
+    assert failure.reason == "[CAST_INVALID_INPUT] The value 'x SQLSTATE y z' is none."
+    failure = failure_at(pipeline, 3, 3, "  cast(a as int) as a", 2, 14, value="x" * 10_000)
+    assert failure is not None
+    assert len(failure.reason) == REASON_CHARS + len("...")
 
 
 def test_what_is_not_about_a_step_is_none_of_a_row(pipeline: Pipeline) -> None:

@@ -113,16 +113,16 @@ class Stage:
             parts = self.chance.choice((1, 2, 3, 4))
             if self.chance.random() < 0.4:  # an attempt too many
                 self.play.spawn(lambda batch=batch: self.write(run, batch, 0, 1))
-            told: list[Written] = []
+            reports: list[Written] = []
             with suppress(Replaced, Unreachable):  # swept by others while it wrote, or without a broker
-                told.extend(self.write(run, batch, part, parts) for part in range(parts))
-            if len(told) < parts or self.chance.random() < 0.1:  # a task failed
-                self.abort(run, batch, told)
+                reports.extend(self.write(run, batch, part, parts) for part in range(parts))
+            if len(reports) < parts or self.chance.random() < 0.1:  # a task failed
+                self.abort(run, batch, reports)
                 return
             if process is None or self.chance.random() < 0.3:
                 process = self.process(run)
-            if not self.commit(process, batch, told):
-                self.abort(run, batch, told)
+            if not self.commit(process, batch, reports):
+                self.abort(run, batch, reports)
                 return
             self.committed.add(batch)
 
@@ -137,15 +137,15 @@ class Stage:
         options = self.query.options
         return Decisions(data_sink.cluster_of(options.bootstrap, options.rpc), self.query.sink, run, options.decisions)
 
-    def commit(self, process: Decisions, batch: int, told: list[Written]) -> bool:
+    def commit(self, process: Decisions, batch: int, reports: list[Written]) -> bool:
         """Whether it went well; Spark may also lose patience, and what it called goes on."""
-        made = made_of(*told)
-        committing = self.play.spawn(lambda: process.commit(batch, term_of(told), own(*told), made))
+        made = made_of(*reports)
+        committing = self.play.spawn(lambda: process.commit(batch, term_of(reports), own(*reports), made))
         return self.wait_for(committing)
 
-    def abort(self, run: str, batch: int, told: list[Written]) -> None:
+    def abort(self, run: str, batch: int, reports: list[Written]) -> None:
         process = self.process(run)
-        self.wait_for(self.play.spawn(lambda: process.abort(batch, term_of(told), own(*told))))
+        self.wait_for(self.play.spawn(lambda: process.abort(batch, term_of(reports), own(*reports))))
 
     def wait_for(self, other: Actor) -> bool:
         while other.is_alive():
@@ -175,8 +175,8 @@ class Stage:
         assert self.job or self.committed == set(range(self.begun + 1))
 
 
-def term_of(told: list[Written]) -> int | None:
-    return min((each.term for each in told if each.term is not None), default=None)
+def term_of(reports: list[Written]) -> int | None:
+    return min((each.term for each in reports if each.term is not None), default=None)
 
 
 def rows_of(batch: int) -> list[bytes]:

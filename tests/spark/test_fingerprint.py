@@ -50,7 +50,7 @@ def test_the_checkpoint_of_another_query_is_not_known(checkpoint: Path) -> None:
 
 def test_what_is_not_known_makes_no_difference() -> None:
     whole = Fingerprint(2, 7, "input", "out", "id")
-    assert fingerprint(whole.told()) == whole
+    assert fingerprint(whole.to_json()) == whole
     assert whole.difference(UNKNOWN) is UNKNOWN.difference(whole) is whole.difference(whole) is None
     assert whole.difference(Fingerprint(3, 8, "input", "out", "id")) is None
     assert whole.difference(Fingerprint(3, 8, None, "out", "id")) == "this one has 2 rows and that one had 3"
@@ -58,9 +58,9 @@ def test_what_is_not_known_makes_no_difference() -> None:
 
 def test_rows_count_where_a_batch_was_planned_anew() -> None:
     whole = Fingerprint(2, 7, "input", "out", "id", planned="monday")
-    assert fingerprint(whole.told()) == whole
+    assert fingerprint(whole.to_json()) == whole
     assert whole.difference(Fingerprint(3, 8, "input", "out", "id")) is None  # as an earlier version wrote it
     assert whole.difference(Fingerprint(3, 8, "input", "out", "id", planned="monday")) is None
     assert whole.difference(Fingerprint(2, 7, "input", "out", "id", planned="tuesday")) is None
-    told = whole.difference(Fingerprint(3, 8, "input", "out", "id", planned="tuesday"))
-    assert told == "this one was planned anew, and has 2 rows and that one had 3"
+    difference = whole.difference(Fingerprint(3, 8, "input", "out", "id", planned="tuesday"))
+    assert difference == "this one was planned anew, and has 2 rows and that one had 3"

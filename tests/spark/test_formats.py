@@ -115,8 +115,8 @@ partitions = 1
 """,
         broker,
     )
-    found = sorted((json.loads(value or b"null") for value in values(broker, "out")), key=str)
-    assert found == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": None, "name": None}]
+    rows = sorted((json.loads(value or b"null") for value in values(broker, "out")), key=str)
+    assert rows == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": None, "name": None}]
     assert values(broker, "dead") == [b"\x09\x09\x09"]
     assert "1 row could not be decoded, sent to dead; for example in-0 offset 1: not Avro of the schema" in said
 
@@ -145,8 +145,8 @@ partitions = 1
 """,
         broker,
     )
-    found = [json.loads(value or b"null") for value in values(broker, "out")]
-    assert found == [{"id": 7, "name": "a", "colour": "BLUE"}]
+    rows = [json.loads(value or b"null") for value in values(broker, "out")]
+    assert rows == [{"id": 7, "name": "a", "colour": "BLUE"}]
     assert values(broker, "dead") == [b"\x0a\xff"]
     assert "1 row could not be decoded, sent to dead; for example in-0 offset 1: not a shop.Order: " in said
 
@@ -198,8 +198,8 @@ topic = "out"
 partitions = 1
 """
     go(tmp_path, out, broker)
-    found = sorted((json.loads(value or b"null") for value in values(broker, "out")), key=str)
-    assert [tuple(row.values()) for row in found] == [(1, "Dover"), (2, None)]
+    rows = sorted((json.loads(value or b"null") for value in values(broker, "out")), key=str)
+    assert [tuple(row.values()) for row in rows] == [(1, "Dover"), (2, None)]
 
 
 LAKE = """

@@ -56,8 +56,8 @@ def upstream(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Query:
 
 
 def made(folder: Path, query: Query, source: str = 'topics = ["{topic}"]') -> Pipeline:
-    told = FILE.format(bootstrap=query.bootstrap, topic=query.topic, source=source.format(topic=query.topic))
-    (folder / "downstream.toml").write_text(told)
+    text = FILE.format(bootstrap=query.bootstrap, topic=query.topic, source=source.format(topic=query.topic))
+    (folder / "downstream.toml").write_text(text)
     return load(folder / "downstream.toml")
 
 
@@ -74,10 +74,10 @@ def ended(upstream: Query) -> Callable[[], None]:
 
 @pytest.mark.parametrize("source", ['topics = ["{topic}"]', 'pattern = "^{topic}$"'])
 def test_what_is_behind_an_open_transaction_is_found(upstream: Query, tmp_path: Path, source: str) -> None:
-    found = held_up(made(tmp_path, upstream, source))
-    assert {each.id for each in found} == set(upstream.open())
-    assert sum(each.records for each in found) >= 40  # markers have offsets, too
-    assert {each.ended_by for each in found} == {"lease"}
+    held = held_up(made(tmp_path, upstream, source))
+    assert {each.id for each in held} == set(upstream.open())
+    assert sum(each.records for each in held) >= 40  # markers have offsets, too
+    assert {each.ended_by for each in held} == {"lease"}
     uncommitted = made(tmp_path, upstream, source + "\ncommitted = false")
     assert held_up(uncommitted) == []
 
@@ -144,9 +144,9 @@ def test_it_is_lag_also_of_a_run_that_ends_at_once(upstream: Query, tmp_path: Pa
 def test_status_says_how_many_records_wait_for_whom_since_when(upstream: Query, tmp_path: Path) -> None:
     pipeline = made(tmp_path, upstream)
     pipeline.state.mkdir()
-    told = {"pipeline": "downstream", "outcome": "stopped", "pid": 1, "at": 0.0, "queries": {}}
-    told |= {"held_up": [each.told() for each in held_up(pipeline)]}
-    (pipeline.state / "status.json").write_text(json.dumps(told))
+    status = {"pipeline": "downstream", "outcome": "stopped", "pid": 1, "at": 0.0, "queries": {}}
+    status |= {"held_up": [each.to_json() for each in held_up(pipeline)]}
+    (pipeline.state / "status.json").write_text(json.dumps(status))
     shown = CliRunner().invoke(app, ["pipeline", "status", str(pipeline.file)]).output
     [name] = upstream.open()
     assert f" records behind an open transaction of {name} since 2" in shown

@@ -46,8 +46,8 @@ def test_a_row_and_its_key_are_what_the_sink_would_write(
     topic = f"replayed-{times.lower()}"
     Admin(broker.bootstrap).create_topic(topic, 1)
     assert replay_table(broker.bootstrap, table, topic, "at", print) == 1
-    [found] = read(broker.bootstrap, topic, stop_at_end=True)
-    assert (found.key, found.value) == (expected["at"].encode(), expected["row"].encode())
+    [message] = read(broker.bootstrap, topic, stop_at_end=True)
+    assert (message.key, message.value) == (expected["at"].encode(), expected["row"].encode())
     rows = pyarrow.read_table(table)
     keys = {name: key_of(rows.schema.field(name).type)(rows[name][0].as_py()) for name in KEYS}
     assert keys == {name: expected[name] for name in KEYS} | {"raw": b"ab"}
@@ -60,6 +60,6 @@ def test_microseconds_are_kept_and_nothing_has_no_key(broker: Broker, tmp_path: 
     pyarrow.write_table(rows, tmp_path / "rows.parquet")
     Admin(broker.bootstrap).create_topic("replayed-times", 1)
     assert replay_table(broker.bootstrap, tmp_path / "rows.parquet", "replayed-times", "id", print) == 1
-    [found] = read(broker.bootstrap, "replayed-times", stop_at_end=True)
-    assert json.loads(found.value or b"") == {"id": None, "at": "2026-01-31T12:00:00.123456Z"}
-    assert found.key is None
+    [message] = read(broker.bootstrap, "replayed-times", stop_at_end=True)
+    assert json.loads(message.value or b"") == {"id": None, "at": "2026-01-31T12:00:00.123456Z"}
+    assert message.key is None

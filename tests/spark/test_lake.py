@@ -56,7 +56,7 @@ def test_what_a_crash_left_of_a_bucket_is_not_read(spark: Any, tmp_path: Path) -
     assert pyarrow.parquet.ParquetFile(first).metadata.row_group(0).column(0).compression == "ZSTD"
     upsert(rows.selectExpr("_key", "2 as n", "2L as _offset"), writer, ["_key"], "_offset", 1)
     first.write_bytes(kept)
-    assert [(row._key, row.n) for row in current(spark, str(tmp_path)).collect()] == [(b"k", 2)]
+    assert [(row["_key"], row.n) for row in current(spark, str(tmp_path)).collect()] == [(b"k", 2)]
     upsert(rows.selectExpr("_key", "3 as n", "3L as _offset"), writer, ["_key"], "_offset", 1)
     assert [
         (row.n, len(list(first.parent.glob("*.parquet")))) for row in spark.read.parquet(str(tmp_path)).collect()
@@ -86,10 +86,10 @@ def test_small_files_are_merged_folder_by_folder_and_no_column_is_lost(spark: An
         rows = rows.selectExpr("*", "id * 2 as twice") if batch == 1 else rows
         append(rows, batch, writer, ["day"], 3)
         append(rows, batch, writer, ["day"], 3)  # as after a crash
-    found = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id", "day").collect()
-    assert [(row.id, row.day) for row in found] == [(batch, day) for batch in range(6) for day in ("new", "old")]
-    assert [row.twice for row in found if row.id == 1] == [2, 2]
+    rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("id", "day").collect()
+    assert [(row.id, row.day) for row in rows] == [(batch, day) for batch in range(6) for day in ("new", "old")]
+    assert [row.twice for row in rows if row.id == 1] == [2, 2]
     assert len(list((tmp_path / "day=old").glob("*.parquet"))) < 6
-    before = len(found)
+    before = len(rows)
     append(spark.createDataFrame([(7, "old")], "id int, day string"), 0, Writer(tmp_path, "w2"), ["day"], 3)
     assert spark.read.parquet(str(tmp_path)).count() == before + 1

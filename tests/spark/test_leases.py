@@ -77,8 +77,8 @@ def test_a_task_that_writes_for_long_renews_all_of_its_run(query: Query, monkeyp
             for _ in range(2):  # each takes as long as a lease
                 lapsed.task(0, b"nobody's")
                 until(lambda: not lapsed.open(), "nobody's lease is over")
-            found = describe_open(cluster, lambda name: f"-{query.sink}-task-" in name)
-            assert [each.leased for each in found] == [True, True]
+            transactions = describe_open(cluster, lambda name: f"-{query.sink}-task-" in name)
+            assert [each.leased for each in transactions] == [True, True]
             yield arrow.record_batch({"key": [b"k"], "value": [b"c"]})
 
         late = query.write(0, slow(), worker=Producers())

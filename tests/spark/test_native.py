@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 from hypothesis import given, settings
@@ -57,11 +58,15 @@ def test_a_home_that_can_not_be_written_to_is_done_without(monkeypatch: pytest.M
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # not even root makes a folder in a file
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = native._folder(Path(walk.__file__))
-    assert folder.parent == tmp_path / f"tidelog-{os.getuid()}"
-    folder.parent.chmod(0o777)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("TIDELOG_NATIVE", "require")
+    with pytest.raises(native.NotCompiled, match="there is no C compiler"):
+        fresh("walk")
+    folder = tmp_path / f"tidelog-{os.getuid()}"
+    assert [each.is_dir() for each in folder.iterdir()] == [True], "where it would have been"
+    folder.chmod(0o777)
     with pytest.raises(native.NotCompiled, match="can be written by others"):
-        native._folder(Path(walk.__file__))
+        fresh("walk")
 
 
 def test_what_was_compiled_for_another_librt_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +81,11 @@ def test_what_was_compiled_for_another_librt_is_done_without(monkeypatch: pytest
 def test_a_cache_that_others_may_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TIDELOG_NATIVE", "require")
-    native._folder(Path(walk.__file__)).chmod(0o777)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(native.NotCompiled, match="there is no C compiler"):
+        fresh("walk")
+    [folder] = (tmp_path / "tidelog" / "native").iterdir()
+    folder.chmod(0o777)
     with pytest.raises(native.NotCompiled, match="can be written by others"):
         fresh("walk")
 
@@ -100,15 +109,15 @@ def test_compiled_and_plain_make_the_same_bytes_and_the_same_errors(
             made[HEADER_BYTES + at % (len(made) - HEADER_BYTES)] = value
         seal(made, 0, len(made))
         built += made
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for module in (native.walker()[0], walk):
-        decoder = Decoder(Range("orders", 3, 0, 1 << 60), headers=headers)
-        decoder._native = module
+        with patch("tidelog.spark.source.columns.walker", Mock(return_value=(module, True))):
+            decoder = Decoder(Range("orders", 3, 0, 1 << 60), headers=headers)
         try:
-            found.append([arrow_bytes(each) for each in decoder.feed(memoryview(built))])
+            outcomes.append([arrow_bytes(each) for each in decoder.feed(memoryview(built))])
         except KafkaError as error:
-            found.append((error.code, str(error)))
-    assert found[0] == found[1]
+            outcomes.append((error.code, str(error)))
+    assert outcomes[0] == outcomes[1]
 
 
 def arrow_bytes(batch: Any) -> bytes:

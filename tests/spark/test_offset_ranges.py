@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install tidelog[spark]")
 
+from tidelog.spark import checkpoint
 from tidelog.spark.pipeline.quarantine import notes, offset_ranges
 from tidelog.spark.pipeline.quarantine.notes import Row, Unfit
 from tidelog.spark.source.plan import OffsetRange
@@ -33,32 +34,32 @@ def test_rows_lie_in_one_stretch_of_each_partition() -> None:
 def test_what_a_micro_batch_reads_stands_in_the_checkpoint(tmp_path: Path) -> None:
     for name in ("offsets", "commits"):
         (tmp_path / name).mkdir()
-    assert offset_ranges.unfinished(tmp_path) is None
+    assert checkpoint.unfinished(tmp_path) is None
 
     def offsets(batch: int, *sources: Any, version: str = "v1") -> None:
         lines = [version, "{}", *(json.dumps(each) for each in sources)]
         (tmp_path / "offsets" / str(batch)).write_text("\n".join(lines))
 
-    def found(batch: int) -> list[OffsetRange]:
+    def ranges_of(batch: int) -> list[OffsetRange]:
         return offset_ranges.read_by(tmp_path, batch, tmp_path / "initial", {"a", "b"}.__contains__)
 
     offsets(0, {"a": {"0": 10, "00": 4, "1": 7, "01": 7}}, {"other": {"0": 9}})
-    assert offset_ranges.unfinished(tmp_path) == 0
-    assert found(0) == [OffsetRange("a", 0, 4, 10)]
+    assert checkpoint.unfinished(tmp_path) == 0
+    assert ranges_of(0) == [OffsetRange("a", 0, 4, 10)]
     offsets(0, {"a": {"0": 10}})
     (tmp_path / "initial").write_text(json.dumps({"a": {"0": 3}}))
-    assert found(0) == [OffsetRange("a", 0, 3, 10)]
+    assert ranges_of(0) == [OffsetRange("a", 0, 3, 10)]
     (tmp_path / "commits" / "0").touch()
-    assert offset_ranges.unfinished(tmp_path) is None
+    assert checkpoint.unfinished(tmp_path) is None
     offsets(1, {"a": {"0": 12, "1": 5}, "b": {"10": 3}}, {"a": {"0": 15}})
-    assert offset_ranges.unfinished(tmp_path) == 1
-    assert found(1) == [OffsetRange("a", 0, 10, 15), OffsetRange("a", 1, 0, 5), OffsetRange("b", 10, 0, 3)]
+    assert checkpoint.unfinished(tmp_path) == 1
+    assert ranges_of(1) == [OffsetRange("a", 0, 10, 15), OffsetRange("a", 1, 0, 5), OffsetRange("b", 10, 0, 3)]
     offsets(1, {"a": 7}, {"a": {"0": 12}})  # what another kind of source keeps there
-    assert found(1) == [OffsetRange("a", 0, 10, 12)]
+    assert ranges_of(1) == [OffsetRange("a", 0, 10, 12)]
     offsets(1, {"a": {"0": 2}})  # it was made anew
-    assert found(1) == [OffsetRange("a", 0, 0, 2)]
+    assert ranges_of(1) == [OffsetRange("a", 0, 0, 2)]
     offsets(1, {"a": {"0": 12}}, version="v2")
-    assert found(1) == []
+    assert ranges_of(1) == []
 
 
 def test_rows_are_noted_by_batch_and_known_to_other_queries(tmp_path: Path) -> None:
@@ -92,5 +93,5 @@ def test_the_number_of_a_note_grows_also_where_the_one_before_was_removed(tmp_pa
 
 def test_a_row_lies_in_a_stretch_or_in_none() -> None:
     ranges = [OffsetRange("a", 0, 5, 8), OffsetRange("b", 3, 0, 6)]
-    found = [offset_ranges.lying_in(ranges, row) for row in (("a", 0, 5), ("a", 0, 8), ("a", 1, 6), ("b", 3, 0))]
-    assert found == [True, False, False, True]
+    answers = [offset_ranges.lying_in(ranges, row) for row in (("a", 0, 5), ("a", 0, 8), ("a", 1, 6), ("b", 3, 0))]
+    assert answers == [True, False, False, True]

@@ -46,11 +46,11 @@ class Running:
 
     def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         deadline = time.monotonic() + JVM_TIMEOUT_S
-        while not condition(told := self.status()):
+        while not condition(status := self.status()):
             assert self.process.poll() is None, self.output.read_text()
-            assert time.monotonic() < deadline, told
+            assert time.monotonic() < deadline, status
             time.sleep(0.2)
-        return told
+        return status
 
     def again(self) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(self._command, capture_output=True, text=True, timeout=JVM_TIMEOUT_S, check=False)
@@ -62,7 +62,7 @@ class Running:
         self.process.send_signal(number)
         code = self.process.wait(JVM_TIMEOUT_S)
         deadline = time.monotonic() + GONE_S
-        while left := [told for pid in below if (told := command(pid))]:
+        while left := [name for pid in below if (name := command(pid))]:
             assert time.monotonic() < deadline, left
             time.sleep(0.2)
         return code
@@ -96,12 +96,12 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 def test_it_is_watched_refused_a_second_time_and_stopped_without_a_trace(started: Callable[..., Running]) -> None:
     running = started()
-    told = running.until(
-        lambda told: bool(told["queries"]) and all("batch" in each for each in told["queries"].values())
+    status = running.until(
+        lambda status: bool(status["queries"]) and all("batch" in each for each in status["queries"].values())
     )
-    assert told["outcome"] in ("starting", "running")
-    assert all(each["bytes"] > 0 and each["rows_per_s"] > 0 for each in told["queries"].values() if each["rows"])
-    running.until(lambda told: told["outcome"] == "running")
+    assert status["outcome"] in ("starting", "running")
+    assert all(each["bytes"] > 0 and each["rows_per_s"] > 0 for each in status["queries"].values() if each["rows"])
+    running.until(lambda status: status["outcome"] == "running")
     second = running.again()
     assert second.returncode == 1
     assert f"orders runs already, as process {running.process.pid}" in second.stderr
@@ -114,15 +114,15 @@ def test_it_is_watched_refused_a_second_time_and_stopped_without_a_trace(started
     log = (running.folder / "state" / "pipeline.log").read_text()
     assert "lake: batch 0: " in log
     once = started("--once")
-    once.until(lambda told: told["outcome"] == "starting" and told["pid"] == once.process.pid)
-    once.until(lambda told: any("SparkSubmit" in command(pid) for pid in descendants([once.process.pid])))
+    once.until(lambda status: status["outcome"] == "starting" and status["pid"] == once.process.pid)
+    once.until(lambda status: any("SparkSubmit" in command(pid) for pid in descendants([once.process.pid])))
     assert once.ended(signal.SIGINT) == 128 + signal.SIGINT
     assert "Traceback" not in once.output.read_text()
 
 
 def test_what_is_cut_off_takes_its_java_along_and_says_so_when_it_can(started: Callable[..., Running]) -> None:
     running = started()
-    running.until(lambda told: told["outcome"] == "running")
+    running.until(lambda status: status["outcome"] == "running")
     [java_pid] = [pid for pid in descendants([running.process.pid]) if "SparkSubmit" in command(pid)]
     os.kill(java_pid, signal.SIGKILL)
     assert running.process.wait(JVM_TIMEOUT_S) == 1
@@ -130,5 +130,5 @@ def test_what_is_cut_off_takes_its_java_along_and_says_so_when_it_can(started: C
     assert "Traceback" not in running.output.read_text()
     assert running.status()["outcome"] == "failed"
     running = started()
-    running.until(lambda told: told["outcome"] == "running" and told["pid"] == running.process.pid)
+    running.until(lambda status: status["outcome"] == "running" and status["pid"] == running.process.pid)
     assert running.ended(signal.SIGKILL) == -signal.SIGKILL

@@ -55,8 +55,8 @@ def test_large_rows_share_no_batch_that_would_be_too_large(broker: Broker, heade
     if headers:
         columns["headers"] = arrow.array([[{"key": "a", "value": b"b"}]] * len(sizes), type=HEADER_TYPE)
     write(broker, columns, topic=topic)
-    found = list(read(broker.bootstrap, topic, stop_at_end=True))
-    assert [len(message.value or b"") for message in found] == list(sizes)
+    messages = list(read(broker.bootstrap, topic, stop_at_end=True))
+    assert [len(message.value or b"") for message in messages] == list(sizes)
 
 
 @pytest.mark.parametrize("headers", [False, True])
@@ -98,7 +98,7 @@ def test_what_many_partitions_gather_is_bounded(broker: Broker, monkeypatch: pyt
         writing = Outbound(cluster, given, init_producer(cluster, None))
         for _ in range(5):
             writing.add(batch)
-            assert writing._held_bytes() <= 100_000
+            assert writing.held_bytes() <= 100_000
         writing.flush()
     assert len(list(read(broker.bootstrap, "many-partitions", stop_at_end=True))) == 2000
 
@@ -109,12 +109,12 @@ def test_rows_go_where_their_columns_say(broker: Broker) -> None:
     topics, places = ["here", "beyond", "here"], [2, 0, 1]
     columns = {"key": binary(None, b"k", b"k"), "value": binary(b"a", b"b", None)}
     write(broker, {**columns, "topic": arrow.array(topics), "partition": arrow.array(places, type=arrow.int32())})
-    found = [
+    messages = [
         (topic, message.partition, message.key, message.value)
         for topic in ("here", "beyond")
         for message in read(broker.bootstrap, topic, stop_at_end=True)
     ]
-    assert sorted(found, key=repr) == [
+    assert sorted(messages, key=repr) == [
         ("beyond", 0, b"k", b"b"),
         ("here", 1, b"k", None),
         ("here", 2, None, b"a"),
@@ -195,9 +195,9 @@ def test_rows_come_once_and_in_order_though_connections_break_anywhere(far: Brok
         flaky.lead_to(far.bootstrap, seed, there_max=10**9, back_max=10**9)
         cluster.close()
         end_transaction(cluster, producer, commit=True)
-    found = list(read(far.bootstrap, topic, stop_at_end=True, isolation_level="read_committed"))
+    messages = list(read(far.bootstrap, topic, stop_at_end=True, isolation_level="read_committed"))
     for partition in range(2):
-        placed = [message.value for message in found if message.partition == partition]
+        placed = [message.value for message in messages if message.partition == partition]
         assert placed == sorted(placed, key=repr)
-    assert sorted(message.value or b"" for message in found) == values
+    assert sorted(message.value or b"" for message in messages) == values
     assert flaky.broken > before, "nothing broke"

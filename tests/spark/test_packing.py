@@ -31,7 +31,7 @@ def test_every_row_becomes_one_record(kind: str, rows: list[Any], partitions: in
     row = 0
     while row < len(rows):
         row = module.pack(held, row, len(rows), *keys, *values, b"", 0, 1 << 20)
-    found = []
+    packed = []
     for index, each in enumerate(held):
         count = each.count
         section = each.taken()
@@ -41,8 +41,8 @@ def test_every_row_becomes_one_record(kind: str, rows: list[Any], partitions: in
             record.key is None or pack.murmur2(record.key, 0, len(record.key)) % partitions == index
             for record in records
         )
-        found += [(record.key, record.value) for record in records]
-    assert sorted(found, key=repr) == sorted(rows, key=repr)
+        packed += [(record.key, record.value) for record in records]
+    assert sorted(packed, key=repr) == sorted(rows, key=repr)
 
 
 @pytest.mark.parametrize(

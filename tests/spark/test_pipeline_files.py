@@ -81,7 +81,7 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(GOOD)
     made = load(file)
-    assert (made.name, made.streams, made.sinks[0][0]) == ("p", True, "out")
+    assert (made.name, made.streams, made.sinks[0].name) == ("p", True, "out")
     assert made.state == tmp_path / "state"
 
 
@@ -182,13 +182,13 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_problems_have_lines(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
-    found = problems(tmp_path, GOOD.replace(old, new))
-    assert any(at == line and said in text for at, text in found), found
+    reports = problems(tmp_path, GOOD.replace(old, new))
+    assert any(at == line and said in text for at, text in reports), reports
 
 
 def test_dead_letters_that_a_pattern_reads_again_are_found(tmp_path: Path) -> None:
-    found = problems(tmp_path, GOOD.replace('topics = ["orders"]', 'pattern = "ord.*|dead"'))
-    assert found == [
+    reports = problems(tmp_path, GOOD.replace('topics = ["orders"]', 'pattern = "ord.*|dead"'))
+    assert reports == [
         (21, "source orders reads dead too: its rows would go in a circle; write to another topic"),
     ]
 
@@ -228,16 +228,16 @@ def test_the_checker_knows_every_word_of_the_schema() -> None:
 def test_a_checkpoint_does_not_depend_on_where_its_sink_stands_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(GOOD + '[[sink]]\nfrom = "big"\nconsole = true\n[[sink]]\nfrom = "big"\nformat = "delta"\n')
-    assert [name for name, _ in load(file).sinks] == ["out", "console", "delta"]
+    assert [sink.name for sink in load(file).sinks] == ["out", "console", "delta"]
 
 
 @pytest.mark.parametrize(
-    ("told", "sparks"), [("10s", "10 seconds"), ("500 ms", "500 milliseconds"), ("1 minute", "1 minute"), (None, None)]
+    ("given", "sparks"), [("10s", "10 seconds"), ("500 ms", "500 milliseconds"), ("1 minute", "1 minute"), (None, None)]
 )
-def test_a_trigger_is_told_to_spark_in_its_own_words(tmp_path: Path, told: str | None, sparks: str | None) -> None:
+def test_a_trigger_is_told_to_spark_in_its_own_words(tmp_path: Path, given: str | None, sparks: str | None) -> None:
     file = tmp_path / "p.toml"
-    file.write_text((f'trigger = "{told}"\n' if told else "") + GOOD)
-    assert load(file).trigger == sparks
+    file.write_text((f'trigger = "{given}"\n' if given else "") + GOOD)
+    assert load(file).spec.trigger == sparks
 
 
 def test_the_state_of_another_pipeline_is_refused(tmp_path: Path) -> None:
@@ -301,9 +301,9 @@ def test_a_row_that_a_step_fails_on_is_told_at_the_line_of_its_sql(tmp_path: Pat
 
     file = tmp_path / "p.toml"
     file.write_text(GOOD.replace("select *\nfrom", "select id,\n  cast(name as int) as n\nfrom"))
-    told = str(failed_on_a_row(load(file), RuntimeError(FAILURE)))
-    assert told.startswith(f"{file}:13: step big can't go on with a row: [CAST_INVALID_INPUT] The value 'x'")
-    assert "Mend the step and run it again" in told
+    message = str(failed_on_a_row(load(file), RuntimeError(FAILURE)))
+    assert message.startswith(f"{file}:13: step big can't go on with a row: [CAST_INVALID_INPUT] The value 'x'")
+    assert "Mend the step and run it again" in message
     part = FAILURE.replace("  cast(name as int)\n", "...ast(name as int) ...\n")
-    assert str(failed_on_a_row(load(file), RuntimeError(part))) == told
+    assert str(failed_on_a_row(load(file), RuntimeError(part))) == message
     assert failed_on_a_row(load(file), RuntimeError("the topic vanished")) is None

@@ -65,11 +65,11 @@ def go(spark: Any, broker: Broker, tmp_path: Path) -> Callable[..., Path]:
 
 
 def values(broker: Broker, topic: str) -> list[Any]:
-    found = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
-    return [json.loads(message.value or b"null") for message in found]
+    messages = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
+    return [json.loads(message.value or b"null") for message in messages]
 
 
-def told(state: Path, query: str) -> str:
+def left_out_summary(state: Path, query: str) -> str:
     """What the status says of rows that a query left out."""
     status = read_status(state)
     assert status is not None
@@ -148,16 +148,16 @@ def test_windows_are_counted_into_a_topic(
     folder = go("windowed-counts.toml")
     made = set(Groups(broker.bootstrap).names()) - before
     assert {name.startswith("tidelog-spark-job:") for name in made} == {True}  # of the sinks: what is read makes none
-    found = sorted((row["orders"], row["worth"]) for row in values(broker, "orders-by-minute"))
-    assert found == [(1, 4.0), (2, 5.0)]
-    assert told(folder / "state/orders-by-minute", "bad-rows").endswith(": at is missing or null")
+    counts = sorted((row["orders"], row["worth"]) for row in values(broker, "orders-by-minute"))
+    assert counts == [(1, 4.0), (2, 5.0)]
+    assert left_out_summary(folder / "state/orders-by-minute", "bad-rows").endswith(": at is missing or null")
 
 
 def test_an_audit_proves_a_topic_whole_or_not(
     spark: Any, topics: Callable[..., None], send: Callable[..., None], go: Callable[..., Path]
 ) -> None:
-    def numbers(key: bytes, *found: Any) -> list[tuple[bytes, Any]]:
-        return [(key, {"seq": number}) for number in found]
+    def numbers(key: bytes, *sequence: Any) -> list[tuple[bytes, Any]]:
+        return [(key, {"seq": number}) for number in sequence]
 
     topics("audited")
     send("audited", *numbers(b"whole", 7, 8), (b"whole", None))
@@ -185,8 +185,9 @@ def test_a_change_log_becomes_the_table_as_it_is(
     rows = lake.current(spark, str(folder / "lake/accounts")).collect()
     assert [(row.id, row.owner, row.balance) for row in rows] == [(1, "ada", 9.0)]
     state = folder / "state/cdc-accounts"
-    assert told(state, "bad-rows").endswith(": op is missing or null")  # an envelope in another one
-    assert told(state, "accounts").startswith("1 row without id, left out of the table")  # a truncation has no row
+    assert left_out_summary(state, "bad-rows").endswith(": op is missing or null")  # an envelope in another one
+    summary = left_out_summary(state, "accounts")
+    assert summary.startswith("1 row without id, left out of the table")  # a truncation has no row
 
 
 @pytest.mark.long
@@ -212,7 +213,7 @@ def test_payments_come_once(
     send("payments", paid)
     folder = go("dedup.toml")
     assert sorted(row["id"] for row in values(broker, "payments-once")) == ["p1", "p2"]
-    assert told(folder / "state/payments-once", "bad-rows").startswith("3 rows could not be decoded")
+    assert left_out_summary(folder / "state/payments-once", "bad-rows").startswith("3 rows could not be decoded")
 
 
 @pytest.mark.long
@@ -224,9 +225,9 @@ def test_clicks_become_visits(
     send("clicks", *({"customer": who, "page": "/", "at": f"2026-01-31T{at}:00Z"} for who, at in clicks))
     send("clicks", (b"ada", None), {"customer": "ada", "page": "/"})
     folder = go("sessions.toml")
-    found = sorted((row["customer"], row["pages"]) for row in values(broker, "visits"))
-    assert found == [("ada", 1), ("ada", 2)]  # bob's may go on yet
-    assert told(folder / "state/visits", "bad-rows").startswith("1 row could not be decoded")
+    counts = sorted((row["customer"], row["pages"]) for row in values(broker, "visits"))
+    assert counts == [("ada", 1), ("ada", 2)]  # bob's may go on yet
+    assert left_out_summary(folder / "state/visits", "bad-rows").startswith("1 row could not be decoded")
 
 
 def test_wrong_columns_and_topics_are_found_before_it_runs(
@@ -381,4 +382,4 @@ def test_bad_rows_of_a_topic_that_is_a_table_are_letters_whenever_they_come_and_
     assert sorted((row["id"], row["city"]) for row in values(broker, "orders-enriched")) == [(1, "Dover"), (2, "Brest")]
     letters = list(read(broker.bootstrap, "orders-dead", stop_at_end=True, isolation_level="read_committed"))
     assert sorted(letter.value or b"" for letter in letters) == [b"{first", b"{second"]
-    assert told(folder / "state", "bad-rows-customers").startswith("2 rows could not be decoded")
+    assert left_out_summary(folder / "state", "bad-rows-customers").startswith("2 rows could not be decoded")

@@ -33,11 +33,11 @@ def test_offsets_stand_in_the_checkpoint_as_sparks_own_source_writes_them() -> N
 
 def test_offsets_tell_which_topics_are_meant() -> None:
     ten = ("a", 10)
-    told = to_json({ten: 9, B: 5, C: 0}, {ten: 2}, {"a": 77, "b": 88, "c": 99})
-    assert told == {"a": {"001": 77, "1": 5, "010": 2, "10": 9}, "b": {"000": 88, "0": 0}}
-    assert list(told["a"])[-1] == "10"  # the end comes last: Spark's own source takes it
-    assert (from_json(told), began(told)) == ({ten: 9, B: 5, C: 0}, {ten: 2})
-    assert topic_ids(told) == {"a": 77, "b": 88}
+    offsets = to_json({ten: 9, B: 5, C: 0}, {ten: 2}, {"a": 77, "b": 88, "c": 99})
+    assert offsets == {"a": {"001": 77, "1": 5, "010": 2, "10": 9}, "b": {"000": 88, "0": 0}}
+    assert list(offsets["a"])[-1] == "10"  # the end comes last: Spark's own source takes it
+    assert (from_json(offsets), began(offsets)) == ({ten: 9, B: 5, C: 0}, {ten: 2})
+    assert topic_ids(offsets) == {"a": 77, "b": 88}
     assert topic_ids(to_json({A: 1})) == {}
     assert other_ids({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 7, "d": 4}) == {"b"}
 
@@ -53,10 +53,10 @@ def test_the_end_of_a_first_batch_tells_where_that_began() -> None:
 @given(sizes, st.integers(1, 2000))
 def test_a_limit_is_kept_and_everyone_gets_on(end: dict[tuple[str, int], int], limit: int) -> None:
     start = dict.fromkeys(end, 0)
-    found = limited(start, end, limit)
+    ends = limited(start, end, limit)
     with_records = sum(1 for offset in end.values() if offset)
-    assert sum(found.values()) == min(max(limit, with_records), sum(end.values()))
-    assert all(min(1, end[place]) <= found[place] <= end[place] for place in end)
+    assert sum(ends.values()) == min(max(limit, with_records), sum(end.values()))
+    assert all(min(1, end[place]) <= ends[place] <= end[place] for place in end)
 
 
 def test_small_partitions_get_on_beside_one_that_always_has_more() -> None:
@@ -102,8 +102,8 @@ def test_large_partitions_are_split_for_more_tasks_and_small_ones_share_one() ->
 def test_small_ranges_count_among_the_tasks_that_are_asked_for(sizes: list[int], least: int, parts: list[int]) -> None:
     """As in Spark's own source, where the large ones alone were once cut into as many."""
     whole = [OffsetRange("a", index, 5, 5 + size) for index, size in enumerate(sizes)]
-    found = split(whole, least, None)
-    assert [sum(1 for part in found if part.partition == index) for index in range(len(sizes))] == parts
+    pieces = split(whole, least, None)
+    assert [sum(1 for part in pieces if part.partition == index) for index in range(len(sizes))] == parts
 
 
 def test_nothing_is_lost_where_everything_is_there() -> None:
@@ -136,7 +136,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_where_loss_is_ignored() ->
 
 def test_where_a_query_was_told_to_start_nothing_else_is_read() -> None:
     for end, latest in ((10, 12), (600, 12), (400, 900)):
-        low, high, losses = available({A: 500}, {A: end}, {A: 2}, {A: latest}, told={A})
+        low, high, losses = available({A: 500}, {A: end}, {A: 2}, {A: latest}, by_option={A})
         assert ranges(low, high) == []
         assert f"ends at offset {min(latest, 400)}, before 500 where it was to start" in losses[0].what
 

@@ -12,7 +12,7 @@ from tidelog.spark.source.progress import Progress, task_done
 END = {"orders": {"0": 9}}
 
 
-def told(folder: Path) -> dict[str, Any]:
+def progress_file(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "progress.json").read_text())
 
 
@@ -23,8 +23,8 @@ def test_rows_and_bytes_are_those_of_the_tasks(tmp_path: Path) -> None:
     for name, rows in (("a", 4), ("b", 3), ("b", 5)):  # an attempt that is repeated
         task_done(str(tmp_path), name * 400, rows, 10 * rows)
     progress.committed(END)
-    found = told(tmp_path)
-    assert (found["rows"], found["bytes"], found["batches"], found["lag"]) == (9, 90, 1, 5)
+    report = progress_file(tmp_path)
+    assert (report["rows"], report["bytes"], report["batches"], report["lag"]) == (9, 90, 1, 5)
 
 
 def test_rows_that_were_counted_elsewhere_are_not_said_to_be_none(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_rows_that_were_counted_elsewhere_are_not_said_to_be_none(tmp_path: Path
     task_done(str(tmp_path), "a", 4, 40)
     task_done(str(tmp_path / "on another host"), "b", 5, 50)
     progress.committed(END)
-    assert told(tmp_path)["rows"] is None
+    assert progress_file(tmp_path)["rows"] is None
 
 
 def test_what_an_earlier_run_left_is_not_counted(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_an_earlier_run_left_is_not_counted(tmp_path: Path) -> None:
     progress.planned(5, 1, 0, {"orders": {"0": 14}})
     task_done(str(tmp_path), "b", 5, 50)
     progress.committed({"orders": {"0": 14}})
-    assert told(tmp_path)["rows"] == 5
+    assert progress_file(tmp_path)["rows"] == 5
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

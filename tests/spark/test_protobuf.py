@@ -21,7 +21,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
-from tidelog.spark.pipeline.tables.protobuf import NoMessage, _read, columns, descriptors
+from tidelog.spark.pipeline.tables.protobuf import NoMessage, columns, descriptors, read_message
 
 Field = descriptor_pb2.FieldDescriptorProto
 WELL_KNOWN = (any_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
@@ -84,7 +84,7 @@ def build(file: bytes, name: str = "shop.Order") -> Any:
 
 
 def read(file: bytes, value: bytes) -> tuple[Any, str | None]:
-    made = _read(file, "shop.Order", value)
+    made = read_message(file, "shop.Order", value)
     assert made is not None
     return made["read"], made["why"]
 
@@ -177,7 +177,7 @@ def test_what_is_no_such_message_says_why() -> None:
         assert row is None
         assert why is not None
         assert why.startswith("not a shop.Order: ")
-    assert _read(file, "shop.Order", None) is None
+    assert read_message(file, "shop.Order", None) is None
 
 
 def test_a_date_that_python_does_not_have_is_a_bad_row() -> None:

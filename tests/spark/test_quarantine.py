@@ -81,8 +81,8 @@ def written(folder: Path, topic: str, more: str, max_rows: int = 1000) -> Path:
 
 
 def letters(broker: Broker, topic: str) -> list[tuple[bytes | None, dict[str, bytes | None]]]:
-    found = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
-    return sorted(((each.key, dict(each.headers)) for each in found), key=lambda each: each[0] or b"")
+    messages = read(broker.bootstrap, f"{topic}-dead", stop_at_end=True, isolation_level="read_committed")
+    return sorted(((each.key, dict(each.headers)) for each in messages), key=lambda each: each[0] or b"")
 
 
 def lake(spark: Any, folder: Path) -> list[tuple[int, int]]:

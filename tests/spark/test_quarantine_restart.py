@@ -121,17 +121,17 @@ def test_a_search_is_stopped_at_once_and_begun_anew_by_the_next_run(
     send(broker, topic, *("x" if number == 30 else str(number) for number in range(100)))
     pipeline = load(written(tmp_path, topic, LAKE), broker.bootstrap)
     stop, probes = Stop(), 0
-    fails = bisection.Finding._fails
+    stepped = bisection.stepped
 
-    def stopped_in_the_middle(self: Any, rows: Any) -> Any:
+    def stopped_in_the_middle(*args: Any) -> Any:
         nonlocal probes
         probes += 1
         if probes == 3:
             stop.wish()
-        return fails(self, rows)
+        return stepped(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(bisection.Finding, "_fails", stopped_in_the_middle)
+        patch.setattr(bisection, "stepped", stopped_in_the_middle)
         assert run(pipeline, spark, once=True, tell=print, stop=stop) is False
     assert probes <= 5
     status = read_status(tmp_path / "state")
@@ -147,7 +147,7 @@ def test_a_python_process_that_is_late_does_not_end_a_search(
 ) -> None:
     send(broker, topic, "1", "x", "2")
     late = [PySparkException(f"boom: {LATE}.")] * 2
-    letters_of, fails = restart.send_letters, bisection.Finding._fails
+    letters_of, stepped = restart.send_letters, bisection.stepped
 
     def once_late(act: Callable[..., Any]) -> Callable[..., Any]:
         first = [late.pop()]
@@ -159,7 +159,7 @@ def test_a_python_process_that_is_late_does_not_end_a_search(
 
         return called
 
-    monkeypatch.setattr(bisection.Finding, "_fails", once_late(fails))
+    monkeypatch.setattr(bisection, "stepped", once_late(stepped))
     monkeypatch.setattr(restart, "send_letters", once_late(letters_of))
     run(load(written(tmp_path, topic, LAKE), broker.bootstrap), spark, once=True, tell=print)
     assert lake(spark, tmp_path) == [(0, 1), (2, 2)]

@@ -31,13 +31,13 @@ def beginning(*made: Query) -> Callable[[], Query]:
 
 
 def test_a_late_python_process_is_given_another_try() -> None:
-    told: list[str] = []
-    running = Queries(told.append)
+    lines: list[str] = []
+    running = Queries(lines.append)
     well = Query(None)
     running.start("lake", beginning(Query(f"boom: {LATE}."), well))
     assert running.mend() == []
     assert running.by_name == {"lake": well}
-    assert told == ["lake: a Python process was late to come up; going on from the checkpoint"]
+    assert lines == ["lake: a Python process was late to come up; going on from the checkpoint"]
     running.stop()
     assert well.stopped
 

@@ -156,8 +156,8 @@ def test_records_larger_than_a_fetch_come_whole(broker: Broker, table: Callable[
         producer.produce(name, value, partition=0)
     producer.flush()
     reader = table(**{"subscribe": name, "kafka.max.partition.fetch.bytes": "1000"})
-    found = [row["value"] for task in reader.partitions() for made in reader.read(task) for row in made.to_pylist()]
-    assert found == values
+    records = [row["value"] for task in reader.partitions() for made in reader.read(task) for row in made.to_pylist()]
+    assert records == values
 
 
 def test_a_topic_that_is_made_again_while_it_is_read_is_not_read_on(
@@ -178,9 +178,9 @@ def test_a_topic_that_is_made_again_while_it_is_read_is_not_read_on(
         for made in reading:
             yield int(made.column("value")[0].as_py())
 
-    found: list[int] = []
+    records: list[int] = []
     with pytest.raises(DataLost, match=f"of {topic}-0 are gone: it was deleted and made again while it was read"):
-        found.extend(remade())
+        records.extend(remade())
     rest = list(remade(failOnDataLoss="false"))
     assert rest[0] == 0
     assert max(rest) < 5  # what the next fetch had brought by then may come
@@ -194,14 +194,14 @@ def test_what_retention_takes_in_the_middle_of_a_range_is_a_loss(
         reader = table(**{"kafka.max.partition.fetch.bytes": "1", **options})
         [task] = reader.partitions()
         reading = (int(made.column("value")[0].as_py()) for made in reader.read(task))
-        found = [next(reading)]
+        records = [next(reading)]
         delete_before(broker, topic, last)
-        return found + list(reading)
+        return records + list(reading)
 
     send(broker, topic, 0, 30)
-    found = overtaken(10, failOnDataLoss="false")
-    assert [number for number in found if number >= 10] == list(range(10, 30))
-    assert len(found) < 25  # the fetch that was under way may have brought another
+    records = overtaken(10, failOnDataLoss="false")
+    assert [number for number in records if number >= 10] == list(range(10, 30))
+    assert len(records) < 25  # the fetch that was under way may have brought another
     with pytest.raises(DataLost, match=f"the offsets .* to 19 of {topic}-0 are gone: it begins at 20"):
         overtaken(20)
 
@@ -212,12 +212,12 @@ def test_an_answer_that_waits_for_a_slow_task_is_not_taken_for_late(
     send(broker, topic, 0, 3)
     reader = table(**{"kafka.max.partition.fetch.bytes": "1", "kafka.request.timeout.ms": "100"})
     [task] = reader.partitions()
-    found: list[int] = []
+    records: list[int] = []
     for made in reader.read(task):
-        found.append(int(made.column("value")[0].as_py()))
-        if len(found) == 1:
+        records.append(int(made.column("value")[0].as_py()))
+        if len(records) == 1:
             time.sleep(0.7)  # more than a fetch may take; the next one was answered long before
-    assert found == [0, 1, 2]
+    assert records == [0, 1, 2]
     assert "trying again" not in caplog.text
 
 
@@ -227,10 +227,10 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     send(broker, topic, 0, 20)
     reader = table(**{"kafka.max.partition.fetch.bytes": "1", "kafka.request.timeout.ms": "500"})
     [task] = reader.partitions()
-    found: list[int] = []
+    records: list[int] = []
     for made in reader.read(task):
-        found.append(int(made.column("value")[0].as_py()))
-        if len(found) == 5:
+        records.append(int(made.column("value")[0].as_py()))
+        if len(records) == 5:
             broker.pause()
             threading.Timer(1.5, broker.resume).start()
-    assert found == list(range(20))
+    assert records == list(range(20))

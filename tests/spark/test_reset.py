@@ -78,8 +78,8 @@ class Story:
 
     def sums(self) -> list[dict[str, Any]]:
         """What a reader of the topic has of each customer, with the last batch last."""
-        found = read(self.broker.bootstrap, f"{self.topic}-sums", stop_at_end=True, isolation_level="read_committed")
-        return sorted((json.loads(each.value or b"") for each in found), key=lambda row: row["customer"])
+        messages = read(self.broker.bootstrap, f"{self.topic}-sums", stop_at_end=True, isolation_level="read_committed")
+        return sorted((json.loads(each.value or b"") for each in messages), key=lambda row: row["customer"])
 
     def lake(self) -> Counter[int]:
         return Counter(row.id for row in self.spark.read.parquet(str(self.folder / "lake")).collect())

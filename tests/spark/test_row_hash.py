@@ -44,11 +44,11 @@ def table(rows: list[dict[str, Any]], *columns: str) -> Any:
 
 
 def hashed(batches: list[Any], topic: str | None = None) -> int:
-    found = RowHash(topic)
+    row_hash = RowHash(topic)
     for each in batches:
-        found.add(each)
-    assert found.rows == sum(each.num_rows for each in batches)
-    return found.total
+        row_hash.add(each)
+    assert row_hash.rows == sum(each.num_rows for each in batches)
+    return row_hash.total
 
 
 @pytest.mark.parametrize("kind", ["compiled", "plain"])
@@ -56,8 +56,8 @@ def hashed(batches: list[Any], topic: str | None = None) -> int:
 @settings(max_examples=60)
 def test_order_and_cuts_do_not_show(kind: str, rows: list[dict[str, Any]], cut: int, seed: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        found = (pack, False) if kind == "plain" else native.packer()
-        patch.setattr("tidelog.spark.sink.row_hash.packer", lambda: found)
+        packer = (pack, False) if kind == "plain" else native.packer()
+        patch.setattr("tidelog.spark.sink.row_hash.packer", lambda: packer)
         whole = hashed([table(rows)])
         shuffled = seed.sample(rows, len(rows))
         assert hashed([table(shuffled[:cut]), table(shuffled[cut:])]) == whole

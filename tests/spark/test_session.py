@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,9 +16,9 @@ from tidelog.client import Admin
 from tidelog.spark.pipeline.file.check import PipelineError
 from tidelog.spark.pipeline.file.model import Pipeline, load
 from tidelog.spark.pipeline.run import session as sessions
-from tidelog.spark.pipeline.run.cluster import _why
+from tidelog.spark.pipeline.run.cluster import check_cluster
 from tidelog.spark.pipeline.run.java import NoSpark, java_version, ready_java
-from tidelog.spark.pipeline.run.runner import _clear_torn, run_at
+from tidelog.spark.pipeline.run.runner import run_at
 from tidelog.spark.pipeline.run.session import session
 from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.testing import Broker
@@ -186,32 +187,42 @@ def test_what_only_the_server_can_set_is_refused_with_its_line(
         session(pipeline('\n[spark]\n"spark.jars" = "some.jar"\n'), "sc://127.0.0.1")
 
 
-def test_the_beginning_of_a_first_offset_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_the_beginning_of_a_first_offset_is_removed_and_nothing_else(
+    pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.spark.pipeline.run.runner.check_topics", lambda _: None)
+    made = pipeline()
+    checkpoints = made.state / "checkpoints"
     torn = [".0.0305c0c1.tmp", "..0.0305c0c1.tmp.crc"]
     kept = {"lake/offsets": [*torn, "0"], "lake/commits": [".0.crc"], "lake": ["metadata", ".metadata.crc"]}
     for folder, names in {**kept, "dated/offsets": torn, "dated/commits": []}.items():
         for name in names:
-            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-            (tmp_path / folder / name).touch()
-    _clear_torn(tmp_path)
-    found = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+            (checkpoints / folder).mkdir(parents=True, exist_ok=True)
+            (checkpoints / folder / name).touch()
+    with pytest.raises(PipelineError, match="--from is for the first run"):  # before Spark is started
+        run_at(None, made, once=True, start="2h", tell=print, stop=Stop())
+    found = {str(file.relative_to(checkpoints)) for file in checkpoints.rglob("*") if file.is_file()}
     assert found == {f"{folder}/{name}" for folder, names in kept.items() for name in names}
 
 
-def test_java_goes_with_who_leaves_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_goes_with_who_leaves_while_it_starts(
+    pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pyspark import java_gateway
+    from pyspark.sql import SparkSession
 
     gateway: Any = java_gateway
     before = gateway.Popen
     begun: list[subprocess.Popen[bytes]] = []
 
-    def interrupted() -> None:
-        with sessions._taken_along():
-            begun.append(gateway.Popen(["sleep", "600"]))
-            raise KeyboardInterrupt
+    def interrupted(_: object) -> None:
+        begun.append(gateway.Popen(["sleep", "600"]))
+        raise KeyboardInterrupt
 
+    monkeypatch.setattr(sessions, "ready_java", lambda: None)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        session(pipeline(), "local[2]")
     assert begun[0].poll() == -signal.SIGKILL
     assert gateway.Popen is before
 
@@ -232,8 +243,14 @@ def test_java_goes_with_who_leaves_while_it_starts(monkeypatch: pytest.MonkeyPat
         ("Something else.\n at Main.java", "the cluster can't run Python tasks: Something else."),
     ],
 )
-def test_what_executors_lack_is_said_in_a_sentence(said: str, meant: str) -> None:
-    assert _why(said).startswith(meant)
+def test_what_executors_lack_is_said_in_a_sentence(said: str, meant: str, pipeline: Callable[..., Pipeline]) -> None:
+    from pyspark.errors import PySparkException
+
+    spark = MagicMock()
+    spark.range().mapInArrow().distinct().collect.side_effect = PySparkException(said)
+    with pytest.raises(NoSpark) as refused:
+        check_cluster(spark, pipeline(), 2)
+    assert str(refused.value).startswith(meant)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +259,28 @@ def test_what_executors_lack_is_said_in_a_sentence(said: str, meant: str) -> Non
         ("local[2]", "local[2,4]"),
         ("local[*]", "local[*,4]"),
         ("local[2,1]", "local[2,1]"),
-        ("spark://h:1", "spark://h:1"),
+        ("spark://127.0.0.1:{port}", "spark://127.0.0.1:{port}"),
     ],
 )
-def test_a_task_is_tried_again_on_one_machine_too(given: str, used: str) -> None:
-    assert sessions._patient(given) == used
+def test_a_task_is_tried_again_on_one_machine_too(
+    given: str, used: str, pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import SparkSession
+
+    masters: list[str] = []
+
+    def master(builder: Any, url: str) -> Any:
+        masters.append(url)
+        return builder
+
+    def asked(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sessions, "ready_java", lambda: None)
+    monkeypatch.setattr(SparkSession.Builder, "master", master)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", asked)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(KeyboardInterrupt):
+            session(pipeline(), given.format(port=port))
+    assert masters == [used.format(port=port)]

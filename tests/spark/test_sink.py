@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(JVM_TIMEOUT_
 
 
 def committed(broker: Broker, topic: str) -> list[bytes]:
-    found = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
-    return sorted(message.value or b"" for message in found)
+    messages = read(broker.bootstrap, topic, stop_at_end=True, isolation_level="read_committed")
+    return sorted(message.value or b"" for message in messages)
 
 
 def test_a_stream_from_topic_to_topic_is_written_once_though_it_is_repeated(

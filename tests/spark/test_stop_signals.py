@@ -20,14 +20,14 @@ def until(condition: threading.Event) -> None:
 def test_a_signal_is_a_wish_and_the_second_one_leaves(number: signal.Signals) -> None:
     before = signal.signal(number, signal.default_int_handler)  # whoever runs the tests may ignore it
     try:
-        stop, told = Stop(), threading.Event()
+        stop, notice = Stop(), threading.Event()
         stop.gently = True
-        with stop.on_signals(lambda text: told.set()):
+        with stop.on_signals(lambda text: notice.set()):
             assert not stop.wait(0)
             os.kill(os.getpid(), number)
             assert stop.wait(PATIENCE_S)
             assert stop.number == number
-            until(told)
+            until(notice)
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
         assert signal.getsignal(number) is signal.default_int_handler

@@ -38,20 +38,20 @@ def rows(spark: Any, broker: Broker) -> Callable[[str], Any]:
                 if both:
                     producer.send(f"{name}-in", b"%d" % number, partition=0)
         reading = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", broker.bootstrap)
-        found = (
+        rows = (
             reading.option("subscribe", f"{name}-in")
             .option("startingOffsets", "earliest")
             .option("minPartitions", "2")
             .load()
         )
-        return found.where("reflect('java.lang.Thread', 'sleep', 100L) is null or true").select("value")
+        return rows.where("reflect('java.lang.Thread', 'sleep', 100L) is null or true").select("value")
 
     return stream
 
 
 def writing(broker: Broker, topic: str) -> list[str]:
     with Transactions(broker.bootstrap) as transactions:
-        return sorted({each.name or "" for each in transactions.open_in([topic])})
+        return sorted({each.name or "" for each in transactions.open_transactions([topic])})
 
 
 def options(broker: Broker, topic: str) -> dict[str, str]:

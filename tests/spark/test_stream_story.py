@@ -72,8 +72,8 @@ class Query:
         batch = self._committed
         start = json.loads(self._ends[batch - 1]) if batch else self.reader().initialOffset()
         tasks = self.reader().partitions(start, json.loads(self._ends[batch]))
-        found = [row for task in tasks for made in self.reader().read(task) for row in _rows(made)]
-        assert self.rows.setdefault(batch, found) == found, "a batch that is repeated is the same"
+        rows = [row for task in tasks for made in self.reader().read(task) for row in _rows(made)]
+        assert self.rows.setdefault(batch, rows) == rows, "a batch that is repeated is the same"
         self._maybe_crash()
         self._committed += 1
         self.reader().commit(json.loads(self._ends[batch]))
@@ -150,7 +150,7 @@ def test_every_record_is_in_one_batch(broker: Broker, seed: int, start: str) -> 
                 break
         except Crash:
             continue
-    found = [number for batch in query.rows.values() for number, _, _ in batch]
-    assert len(found) == len(set(found))
-    assert set(found) == written - missed
+    rows = [number for batch in query.rows.values() for number, _, _ in batch]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == written - missed
     query.crash()

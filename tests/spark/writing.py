@@ -15,9 +15,9 @@ from tidelog.client import Admin, read
 from tidelog.client.transactions import Transactions
 from tidelog.rpc import Cluster
 from tidelog.rpc.produce import produce
+from tidelog.rpc.topics import create_topic
 from tidelog.rpc.transactions import Producer, commit_offsets_in, end_transaction, init_producer, open_transactions
 from tidelog.spark.sink.data_sink import Written, settle, write_rows
-from tidelog.spark.sink.decisions import Decisions
 from tidelog.spark.sink.fingerprint import HASHES, Fingerprint
 from tidelog.spark.sink.producers import Attempt, Producers, driver_id
 from tidelog.spark.sink.sink_name import group_of
@@ -74,14 +74,14 @@ class Query:
 
     def seen(self) -> list[bytes]:
         """What a reader of committed records gets, up to the last stable offset."""
-        found = read(self.bootstrap, self.topic, stop_at_end=True, isolation_level="read_committed")
-        return sorted(message.value or b"" for message in found)
+        messages = read(self.bootstrap, self.topic, stop_at_end=True, isolation_level="read_committed")
+        return sorted(message.value or b"" for message in messages)
 
     def open(self) -> list[str]:
         """The transactional ids of its tasks that have something open."""
         with Cluster(self.bootstrap) as cluster:
-            found = open_transactions(cluster, lambda name: self._is_own(name))
-        return [each.transactional_id or "" for each in found]
+            transactions = open_transactions(cluster, lambda name: self._is_own(name))
+        return [each.transactional_id or "" for each in transactions]
 
     def ids(self) -> list[str]:
         """The transactional ids of its tasks that the coordinator knows."""
@@ -106,16 +106,17 @@ def made_of(*written: Written) -> Fingerprint:
 def decided_before(options: SinkOptions, sink: str, batch: int, *written: Written, end: bool = True) -> None:
     """Decide a batch as versions did that knew a job by its `jobId` alone, and of its rows only how many there are."""
     transactions = own(*written)
-    told = {
+    fields = {
         "batch": batch,
         "term": 3,
         "run": "before",
         "rows": sum(each.rows for each in written),
         "transactions": [[each.transactional_id, each.id, each.epoch] for each in transactions],
     }
-    record = Record(timestamp=int(time.time() * 1000), key=sink.encode(), value=json.dumps(told).encode())
+    record = Record(timestamp=int(time.time() * 1000), key=sink.encode(), value=json.dumps(fields).encode())
     with Cluster(options.bootstrap) as cluster:
-        Decisions(cluster, sink, "before", options.decisions)._make_topic()
+        if options.decisions not in cluster.topics([options.decisions]):
+            create_topic(cluster, options.decisions, 1, {"cleanup.policy": "compact"})
         driver = init_producer(cluster, driver_id(sink), timeout_ms=10_000)
         made = build([record], producer_id=driver.id, producer_epoch=driver.epoch, base_sequence=0, transactional=True)
         at = produce(cluster, options.decisions, 0, made, transactional_id=driver.transactional_id)

@@ -16,8 +16,9 @@ from tests.apis.sim_broker import Asked, SimBroker
 from tests.apis.test_consumer_group_heartbeat import GROUP, Port
 from tests.raw import build, request_class
 from tests.work import calls
+from tidelog.coordinator.bounds import MATCH_COST_AT_ONCE
 from tidelog.coordinator.group.consumer import regex
-from tidelog.coordinator.patterns import COST_AT_ONCE, compiled, cost
+from tidelog.coordinator.patterns import compiled, cost
 from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.header import request_header
@@ -113,7 +114,7 @@ def test_a_large_expression_and_long_names_hold_up_nobody(monkeypatch: pytest.Mo
     ask_in_time(port.sim_broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)
     dearest = cost(compiled(first["subscribed_topic_regex"]), "x" * 249)
     assert len(spent) > 1, "it takes more than a turn"
-    assert max(spent.values()) <= COST_AT_ONCE + dearest
+    assert max(spent.values()) <= MATCH_COST_AT_ONCE + dearest
 
 
 def test_a_group_that_nobody_joins_in_no_time_at_all_does_not_spin() -> None:

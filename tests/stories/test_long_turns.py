@@ -110,7 +110,7 @@ def test_many_fetches_of_many_partitions_are_answered_in_turn(broker: WatchedBro
         asked = frame(ApiKey.FETCH, 12, fetch_fields({"wide": range(2000)}, 60_000))
         for each in many:
             each.sock.sendall(asked)
-        while broker.call(lambda: len(broker.broker.services.replicas.get("wide", 1999)._fetches or ())) < 20:
+        while broker.call(lambda: broker.broker.services.replicas.get("wide", 1999).waiting_fetches) < 20:
             pass
         with broker.watching() as seen:
             setting_up.ask(ApiKey.PRODUCE, 9, produce_fields("wide", 1999))

@@ -8,9 +8,10 @@ import pytest
 
 from tidelog.env.slices import whole
 from tidelog.wire import messages
+from tidelog.wire.bounds import MESSAGE_CHARACTERS_MAX
 from tidelog.wire.codec import decoder, encode_steps, encoder
 from tidelog.wire.encode import MESSAGE_FIELD
-from tidelog.wire.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError, shortened
+from tidelog.wire.errors import ErrorCode, KafkaError, shortened
 from tidelog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from tidelog.wire.schema import Text, schema
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.wire.values import each_version, values, version_id
+from tidelog.wire.bounds import REQUEST_ELEMENTS_MAX, REQUEST_TAGGED_FIELDS_MAX, TAGGED_FIELDS_MAX
 from tidelog.wire.codec import decode_steps, decode_whole, decoder, encoder
-from tidelog.wire.decode import REQUEST_ELEMENTS_MAX, REQUEST_TAGGED_FIELDS_MAX, TAGGED_FIELDS_MAX
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchRequest

@@ -36,6 +36,8 @@ Task = TypeVar("Task")
 @dataclass
 class Mutant:
     module: Module
+    source: bytes
+    """The module as it was when the run began: whoever works on it meanwhile changes nothing here."""
     change: Change
     code: int | None = None
     seconds: float = 0.0
@@ -110,6 +112,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which of the possible mutants are drawn (0)")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at a time (2)")
     parser.add_argument("--only", help="only changes of this kind: comparison, and/or, constant, left-out, ...")
+    parser.add_argument("--line", action="append", type=int, help="only changes of this line (repeatable)")
     parser.add_argument("--at-least", type=float, default=95.0, help="the score in percent below which it fails (95)")
     parser.add_argument("--list", action="store_true", help="show the modules and their tests, and end")
     options = parser.parse_args(arguments)
@@ -128,13 +131,19 @@ def _drawn(module: Module, options: argparse.Namespace) -> Tested:
         match = next((each for each in known if each.matches(lines, change)), None)
         if match is not None:
             used.add(match)
-        elif options.only is None or options.only.replace("-", " ") == change.kind:
+        elif _is_wanted(change, options):
             possible.append(change)
     for stale in [each for each in known if each not in used]:
         print(f"note: {module.path} has no {stale.line!r} any more; strike it from the known ones", file=sys.stderr)
     random.Random(f"{options.seed} {module.path}").shuffle(possible)
     drawn = sorted(possible[: options.count] if options.count else possible)
-    return Tested(module, [Mutant(module, change) for change in drawn], len(possible))
+    return Tested(module, [Mutant(module, source, change) for change in drawn], len(possible))
+
+
+def _is_wanted(change: Change, options: argparse.Namespace) -> bool:
+    return (options.only is None or options.only.replace("-", " ") == change.kind) and (
+        options.line is None or change.line in options.line
+    )
 
 
 def _run(
@@ -170,12 +179,10 @@ def _baseline_ended(tree: Tree, tested: Tested, code: int, seconds: float) -> No
 
 def _start_mutant(tree: Tree, task: tuple[Tested, Mutant]) -> None:
     tested, mutant = task
-    source = (TOP / mutant.module.file).read_bytes()
     # Generous, since a busy machine must not kill mutants.
     limit_s = 60 + 4 * tested.seconds
-    tree.start(
-        mutant.module.tests, limit_s, 20 + 2 * tested.seconds, changed=(mutant.module.file, mutant.change.apply(source))
-    )
+    changed = mutant.change.apply(mutant.source)
+    tree.start(mutant.module.tests, limit_s, 20 + 2 * tested.seconds, changed=(mutant.module.file, changed))
 
 
 def _mutant_ended(tree: Tree, task: tuple[Tested, Mutant], code: int, seconds: float) -> None:
@@ -191,7 +198,7 @@ def _mutant_ended(tree: Tree, task: tuple[Tested, Mutant], code: int, seconds: f
 
 
 def _difference(mutant: Mutant) -> str:
-    before = (TOP / mutant.module.file).read_bytes()
+    before = mutant.source
     after = mutant.change.apply(before)
     path = mutant.module.file
     lines = difflib.unified_diff(

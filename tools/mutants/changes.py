@@ -26,9 +26,12 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {ast.Add: ("+", "-"), as
 OTHER_END = {"min": "max", "max": "min"}
 LARGE = 1000
 """A size or a time this large is off by one for nobody; the comparison with it is a change of its own."""
-LOGGERS = frozenset(("log", "logger", "logging"))
+LOGGERS = frozenset(("log", "_log", "logger", "_logger", "logging"))
+LEVELS = frozenset(("debug", "info", "warning", "error", "exception", "critical", "log"))
 UNSEEN_FUNCTIONS = frozenset(("__repr__", "__str__", "check_invariants"))
 UNSEEN_NAMES = frozenset(("__all__", "__slots__"))
+UNSEEN_KEYWORDS = frozenset(("strict", "covariant", "contravariant"))
+"""Of `zip`, an assertion, too; of `TypeVar`, a type hint."""
 UNSEEN = (ast.Import, ast.ImportFrom, ast.Assert, ast.JoinedStr, ast.Global, ast.Nonlocal)
 
 
@@ -47,10 +50,13 @@ class Change(NamedTuple):
 
 def changes(source: bytes) -> list[Change]:
     """Every change that can be made and leaves Python, in the order of the places."""
-    tree = ast.parse(source)
-    before = ast.dump(tree)
-    found = sorted(set(_Finder(source).of(tree)))
-    return [change for change in found if _parsed(change.apply(source)) not in (None, before)]
+    before = _parsed(source)
+    return [change for change in conceivable(source) if _parsed(change.apply(source)) not in (None, before)]
+
+
+def conceivable(source: bytes) -> list[Change]:
+    """All of them, before it is known whether they leave Python, and another one: that takes long."""
+    return sorted(set(_Finder(source).of(ast.parse(source))))
 
 
 def _parsed(source: bytes) -> str | None:
@@ -75,8 +81,8 @@ class _Finder:
         inside, self._begins = self._begins, self._begins or getattr(node, "name", "") == "__init__"
         yield from self._here(node)
         for name, value in ast.iter_fields(node):
-            if isinstance(node, ast.keyword) and node.arg == "strict":
-                continue  # of zip: an assertion, too
+            if isinstance(node, ast.keyword) and node.arg in UNSEEN_KEYWORDS:
+                continue
             if name in ("annotation", "returns", "decorator_list", "bases", "keywords") and not isinstance(
                 node, ast.Call
             ):
@@ -171,17 +177,36 @@ class _Finder:
         return self._source.count(b"\n", 0, at) + 1
 
 
+def _number(node: ast.AST) -> int:
+    """What a product or power of numbers comes to; 0 where it is none."""
+    match node:
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _number(left) * _number(right)
+        case ast.BinOp(left=left, op=ast.LShift(), right=right):
+            return _number(left) << _number(right)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _number(left) ** _number(right)
+        case _:
+            return 0
+
+
 def _is_unseen(node: ast.AST) -> bool:
     match node:
+        case ast.BinOp():
+            return _number(node) >= LARGE
         case ast.Expr(value=ast.Constant()):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
-            return name in LOGGERS
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=level))):
+            return name in LOGGERS and level in LEVELS
+        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+            return True
+        case ast.If(body=body, orelse=[]):
+            return all(map(_is_unseen, body))
         case ast.FunctionDef(name=name):
             return name in UNSEEN_FUNCTIONS
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name in UNSEEN_NAMES
-        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
-            return True
         case _:
             return False

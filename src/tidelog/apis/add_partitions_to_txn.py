@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tidelog.apis.shared.transactional import answered, as_known_to
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.coordinator.txn.decide import Producer
-from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
+from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps, mapped, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -31,6 +31,7 @@ from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -78,7 +79,7 @@ def _decide(context: Context, asked: AddPartitionsToTxnTransaction) -> Steps[Pro
         return _held(context, asked, prepare=HOLDS[partitions[0]])
     refused = yield from _unknown(context, partitions)
     if refused:
-        return _told(lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
+        return _at_once(lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
     transactions = context.services.transactions
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
@@ -89,8 +90,8 @@ def _decide(context: Context, asked: AddPartitionsToTxnTransaction) -> Steps[Pro
                 codes |= transactions.verify(asked.transactional_id, producer, some)
                 yield
         except KafkaError as error:
-            return _told(_same(context, error.code))
-        return _told(codes.__getitem__)
+            return _at_once(_same(context, error.code))
+        return _at_once(codes.__getitem__)
     version = EPOCH_BUMPS_FROM if context.version >= BATCHED_FROM else 0
     promise = transactions.add_partitions(asked.transactional_id, producer, partitions, version)
     return answered(promise, lambda _: _same(context, ErrorCode.NONE), partial(_same, context))
@@ -106,7 +107,7 @@ def _place(topic: str, index: int) -> TopicPartition:
     return topic, index
 
 
-def _told(codes: CodeOf) -> Promise[CodeOf]:
+def _at_once(codes: CodeOf) -> Promise[CodeOf]:
     return Promise[CodeOf].resolved(codes)
 
 

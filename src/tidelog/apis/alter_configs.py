@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, told, too_many
+from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, responses, too_many
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.configs import Change, Operation, ResourceChange
-from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -42,5 +42,5 @@ def handle(
             yield
     altered = yield from alter(context, changes, validate_only=request.validate_only)
     return altered.map(
-        lambda outcomes: AlterConfigsResponse(responses=told(outcomes, changes, AlterConfigsResourceResponse))
+        lambda outcomes: AlterConfigsResponse(responses=responses(outcomes, changes, AlterConfigsResourceResponse))
     )

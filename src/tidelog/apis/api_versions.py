@@ -44,7 +44,7 @@ def handle(context: "Context", request: ApiVersionsRequest) -> ApiVersionsRespon
     if context.services.quorum.kraft_version > 0:
         finalized[KRAFT_VERSION] = context.services.quorum.kraft_version
     return ApiVersionsResponse(
-        api_keys=[_told(key) for key in sorted(SERVED) if key not in NOT_TOLD],
+        api_keys=[_advertised(key) for key in sorted(SERVED) if key not in NOT_TOLD],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()
@@ -60,10 +60,10 @@ def handle(context: "Context", request: ApiVersionsRequest) -> ApiVersionsRespon
 
 def unsupported_version() -> ApiVersionsResponse:
     """The answer, in version 0, to a version of ApiVersions that isn't known."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(ApiKey.API_VERSIONS)])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_advertised(ApiKey.API_VERSIONS)])
 
 
-def _told(key: int) -> ApiVersion:
+def _advertised(key: int) -> ApiVersion:
     served = RANGES[key]
     low = PRODUCE_TOLD_FROM if key == ApiKey.PRODUCE else served.min
     return ApiVersion(api_key=key, min_version=low, max_version=served.max)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.apis.shared.bounded_wait import decide
-from tidelog.controller.limits import CHANGES_MAX
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.topics import create_partitions
 from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode, KafkaError

@@ -13,8 +13,8 @@ from tidelog.apis.describe_configs import FROM_TOPIC, topic_entries
 from tidelog.apis.shared.bounded_wait import decide, defaults_of
 from tidelog.config.setting import ConfigError
 from tidelog.config.topic import STORAGE, TopicConfig, check_topic, new_topic, resolve_topic
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.configs import check_sizes
-from tidelog.controller.limits import CHANGES_MAX
 from tidelog.controller.names import INTERNAL_TOPICS
 from tidelog.controller.topics import create_topics
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -115,7 +115,7 @@ class Description:
         if not overrides:
             return list(self._shown.values())
         values, defaults, shown = resolve_topic(overrides, self._broker), self._defaults, self._shown
-        found: list[CreatableTopicConfigs] = []
+        configs: list[CreatableTopicConfigs] = []
         for name, setting in TopicConfig.SETTINGS.items():
             entry = shown.get(name)
             if name in overrides:
@@ -127,5 +127,5 @@ class Description:
                         name=name, value=setting.text(value), config_source=entry.config_source
                     )
             if entry is not None:
-                found.append(entry)
-        return found
+                configs.append(entry)
+        return configs

@@ -1,9 +1,9 @@
 """DeleteRecords (key 21): delete everything before an offset; the log then starts there, which may be inside a batch.
 
 -1 means up to the high watermark. Beyond the high watermark is OFFSET_OUT_OF_RANGE; below the log's start nothing
-happens. What is written but not durable yet is waited for where no other replica has a say (written.py). The answer
-tells the low watermark, the lowest start of the log among its replicas, and waits until that is what was asked for.
-Internal topics and compacted ones keep their records. v2 is flexible.
+happens. What is written but not durable yet is waited for where no other replica has a say
+(shared/high_watermark_wait.py). The answer tells the low watermark, the lowest start of the log among its replicas, and
+waits until that is what was asked for. Internal topics and compacted ones keep their records. v2 is flexible.
 """
 
 from __future__ import annotations

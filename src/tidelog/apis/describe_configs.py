@@ -3,8 +3,8 @@
 A setting's source is the first of: the topic's or group's own, the broker's own dynamic one, the dynamic default of
 all brokers, what the broker was started with, the default. Its synonyms are all of these that are there, in that
 order. A broker is asked for itself by its id, and by "" for the dynamic defaults of all. A broker's loggers are a
-resource too. What a broker knows of itself comes with its settings (facts.py). A name that isn't known may hold a
-secret: its value isn't told. What is named again and again isn't answered as often (`repeats`).
+resource too. What a broker knows of itself comes with its settings (shared/broker_facts.py). A name that isn't known
+may hold a secret: its value isn't told. What is named again and again isn't answered as often (`repeats`).
 
 v1 tells synonyms, v3 types and documentation, v4 is flexible.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from tidelog.apis.bounds import DESCRIBED_RESOURCES_MAX
 from tidelog.apis.shared.broker_facts import FACTS
 from tidelog.apis.shared.loggers import LOGGER_RESOURCE, levels
 from tidelog.apis.shared.repeats import bounded
@@ -48,8 +49,6 @@ FROM_DEFAULT = 5
 FROM_LOGGER = 6
 FROM_GROUP = 8
 UNKNOWN_TYPE = 0
-RESOURCES_MAX = 5000
-"""Resources that one request may describe: each takes some 40 times the bytes of its name in the answer."""
 NOT_SHOWN = frozenset(
     (
         "group.consumer.regex.refresh.interval.ms",
@@ -64,8 +63,8 @@ NOT_SHOWN = frozenset(
 def handle(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     resources = yield from bounded(request.resources, _what)
     describing = _Describing(context, request)
-    results = yield from mapped(describing.describe, resources[:RESOURCES_MAX], 1)
-    results += yield from mapped(_too_many, resources[RESOURCES_MAX:])
+    results = yield from mapped(describing.describe, resources[:DESCRIBED_RESOURCES_MAX], 1)
+    results += yield from mapped(_too_many, resources[DESCRIBED_RESOURCES_MAX:])
     return DescribeConfigsResponse(results=results)
 
 
@@ -76,7 +75,7 @@ def _what(resource: DescribeConfigsResource) -> Hashable:
 def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=ErrorCode.INVALID_REQUEST,
-        error_message=f"More than {RESOURCES_MAX} resources in one request: ask for the rest in another.",
+        error_message=f"More than {DESCRIBED_RESOURCES_MAX} resources in one request: ask for the rest in another.",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -155,14 +154,14 @@ def topic_entries(own: Mapping[str, str], broker: BrokerConfig) -> Iterable[Desc
     for setting in TopicConfig.SETTINGS.values():
         if setting.name in NOT_SHOWN and setting.name not in own:
             continue
-        found: list[DescribeConfigsSynonym] = []
+        synonyms: list[DescribeConfigsSynonym] = []
         if setting.name in own:
             text = setting.text(getattr(values, setting.attribute))
-            found.append(DescribeConfigsSynonym(name=setting.name, value=text, source=FROM_TOPIC))
+            synonyms.append(DescribeConfigsSynonym(name=setting.name, value=text, source=FROM_TOPIC))
         synonym = BROKER_SYNONYMS.get(setting.name)
         if synonym is not None:
-            found += _broker_synonyms(broker, synonym)
-        yield _entry(setting, getattr(values, setting.attribute), found, read_only=False)
+            synonyms += _broker_synonyms(broker, synonym)
+        yield _entry(setting, getattr(values, setting.attribute), synonyms, read_only=False)
     yield from (_unknown(name, FROM_TOPIC) for name in own if name not in TopicConfig.SETTINGS)
 
 
@@ -177,10 +176,10 @@ def _all_of_group(broker: BrokerConfig, own: Mapping[str, str]) -> Iterable[Desc
     values = resolve_group(own, broker)
     for setting in GroupConfig.SETTINGS.values():
         text = setting.text(getattr(values, setting.attribute))
-        found = _broker_synonyms(broker, GROUP_SYNONYMS[setting.name])
+        synonyms = _broker_synonyms(broker, GROUP_SYNONYMS[setting.name])
         if setting.name in own:
-            found = [DescribeConfigsSynonym(name=setting.name, value=text, source=FROM_GROUP), *found]
-        yield _entry(setting, getattr(values, setting.attribute), found, read_only=False)
+            synonyms = [DescribeConfigsSynonym(name=setting.name, value=text, source=FROM_GROUP), *synonyms]
+        yield _entry(setting, getattr(values, setting.attribute), synonyms, read_only=False)
     yield from (_unknown(name, FROM_GROUP) for name in own if name not in GroupConfig.SETTINGS)
 
 
@@ -247,14 +246,14 @@ def _dynamic_defaults(config: BrokerConfig, default: Mapping[str, str]) -> Itera
         if setting is None:
             yield _unknown(name, FROM_ALL_BROKERS)
         elif name in config.dynamic_default:
-            found = [one for one in _broker_synonyms(config, name) if one.source == FROM_ALL_BROKERS]
-            yield _entry(setting, text, found, read_only=not setting.dynamic)
+            synonyms = [one for one in _broker_synonyms(config, name) if one.source == FROM_ALL_BROKERS]
+            yield _entry(setting, text, synonyms, read_only=not setting.dynamic)
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[DescribeConfigsSynonym]:
     """Where the broker's setting gets its value from, the one that counts first; from `name` itself on."""
     same = synonyms(name)
-    found = [
+    sources = [
         DescribeConfigsSynonym(name=one, value=given[one], source=source)
         for given, source in (
             (config.dynamic_own, FROM_BROKER),
@@ -268,21 +267,21 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[DescribeConfigsSyn
         setting = config.SETTINGS[one]
         text = setting.text(setting.default)
         if text is not None:
-            found.append(DescribeConfigsSynonym(name=one, value=text, source=FROM_DEFAULT))
-    while found and found[0].name != name:
-        del found[0]
-    return found
+            sources.append(DescribeConfigsSynonym(name=one, value=text, source=FROM_DEFAULT))
+    while sources and sources[0].name != name:
+        del sources[0]
+    return sources
 
 
 def _entry(
-    setting: Setting, value: Value, found: list[DescribeConfigsSynonym], *, read_only: bool
+    setting: Setting, value: Value, known_synonyms: list[DescribeConfigsSynonym], *, read_only: bool
 ) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=setting.name,
         value=setting.text(value),
         read_only=read_only,
-        config_source=found[0].source if found else FROM_DEFAULT,
-        synonyms=found,
+        config_source=known_synonyms[0].source if known_synonyms else FROM_DEFAULT,
+        synonyms=known_synonyms,
         config_type=setting.type,
         documentation=setting.doc,
     )

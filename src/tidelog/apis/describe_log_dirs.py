@@ -19,6 +19,7 @@ from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 def handle(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     services = context.services
     by_folder: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {folder: {} for folder in services.config.folders}
-    told: set[tuple[str, int]] = set()
+    described: set[TopicPartition] = set()
     for topic, indexes in _asked(context, request):
         for index in (yield from ordered(indexes)):
             yield
-            if (topic, index) in told:
+            if (topic, index) in described:
                 continue
-            told.add((topic, index))
+            described.add((topic, index))
             held = _held(context, topic, index)
             if held is not None:
                 folder, size = held

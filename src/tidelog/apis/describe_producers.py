@@ -17,6 +17,7 @@ from tidelog.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def handle(context: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     topics: list[TopicResponse] = []
-    described: set[tuple[str, int]] = set()
+    described: set[TopicPartition] = set()
     for topic in request.topics:
         partitions: list[PartitionResponse] = []
         for index in topic.partition_indexes:
@@ -53,10 +54,12 @@ def _describe(context: Context, topic: str, index: int) -> Steps[PartitionRespon
         producers = list(partition.log.producers.items())
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-    return PartitionResponse(partition_index=index, active_producers=(yield from mapped(_told, producers, 64)))
+    return PartitionResponse(
+        partition_index=index, active_producers=(yield from mapped(_producer_state, producers, 64))
+    )
 
 
-def _told(known: tuple[int, Producer]) -> ProducerState:
+def _producer_state(known: tuple[int, Producer]) -> ProducerState:
     producer_id, producer = known
     return ProducerState(
         producer_id=producer_id,

@@ -45,20 +45,20 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoord
     find = partial(_find, context, request.key_type, topic)
     if context.version >= FIRST_WITH_MANY_KEYS:
         return FindCoordinatorResponse(coordinators=(yield from mapped(find, request.coordinator_keys)))
-    found = find(request.key)
+    coordinator = find(request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=MESSAGES[ErrorCode(found.error_code)],
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=MESSAGES[ErrorCode(coordinator.error_code)],
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
 def _find(context: Context, key_type: int, topic: str | None, key: str) -> Coordinator:
     if topic is None:
-        told = "" if key_type == SHARE else MESSAGES[ErrorCode.INVALID_REQUEST]
-        return _nobody(key, ErrorCode.INVALID_REQUEST, told)
+        message = "" if key_type == SHARE else MESSAGES[ErrorCode.INVALID_REQUEST]
+        return _nobody(key, ErrorCode.INVALID_REQUEST, message)
     image = context.services.metadata.image
     known = image.topics.get(topic)
     if known is not None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, told, too_many
+from tidelog.apis.shared.config_changes import RESOURCES_A_STEP, alter, responses, too_many
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.configs import Change, ResourceChange
-from tidelog.controller.limits import CHANGES_MAX
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -43,6 +43,6 @@ def handle(
     altered = yield from alter(context, changes, validate_only=request.validate_only)
     return altered.map(
         lambda outcomes: IncrementalAlterConfigsResponse(
-            responses=told(outcomes, changes, AlterConfigsResourceResponse)
+            responses=responses(outcomes, changes, AlterConfigsResourceResponse)
         )
     )

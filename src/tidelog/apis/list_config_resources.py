@@ -38,7 +38,7 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
     asked = request.resource_types or list(allowed)
     if any(kind not in allowed for kind in asked):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    found: list[ConfigResource] = []
+    resources: list[ConfigResource] = []
     for kind in TYPES:
         if kind not in asked:
             continue
@@ -48,5 +48,5 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
             names = [str(broker.id) for broker, _ in brokers_on(image, context.listener, fenced=True)]
         else:
             names = [name for resource_type, name in image.configs if resource_type == kind]
-        found += [ConfigResource(resource_name=name, resource_type=kind) for name in names]
-    return ListConfigResourcesResponse(config_resources=found)
+        resources += [ConfigResource(resource_name=name, resource_type=kind) for name in names]
+    return ListConfigResourcesResponse(config_resources=resources)

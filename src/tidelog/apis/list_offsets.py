@@ -4,7 +4,7 @@
 -4 earliest here (v8), -5 the last one in remote storage (v9), -6 the earliest one not yet there (v11). Without remote
 storage -5 and -6 answer as Kafka does. Nothing at or beyond the high watermark is ever named to a consumer; while it
 may still be below what was shown before a restart or by an earlier leader, the client is told to ask again. What is
-written but not durable yet is waited for where no other replica has a say (written.py).
+written but not durable yet is waited for where no other replica has a say (shared/high_watermark_wait.py).
 
 Records that take long to find in their batch are looked for by a child process; the request's other partitions wait.
 
@@ -30,6 +30,7 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -56,7 +57,7 @@ SEARCH = "tidelog.log.search"
 def handle(context: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     written = Written(context.services, request.timeout_ms)
     twice = yield from _named_twice(request, written)
-    refused: set[tuple[str, int]] = set()
+    refused: set[TopicPartition] = set()
     response = ListOffsetsResponse()
     for topic in request.topics:
         partitions: list[ListOffsetsPartitionResponse] = []
@@ -74,11 +75,11 @@ def handle(context: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsRe
     return response
 
 
-def _named_twice(request: ListOffsetsRequest, written: Written) -> Steps[set[tuple[str, int]]]:
+def _named_twice(request: ListOffsetsRequest, written: Written) -> Steps[set[TopicPartition]]:
     """Those that are; and note is taken of what each of them has been written by now."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[TopicPartition] = set()
     consumer = request.replica_id == CONSUMER
-    twice: set[tuple[str, int]] = set()
+    twice: set[TopicPartition] = set()
     for topic in request.topics:
         for start in range(0, len(topic.partitions), CHEAP_A_STEP):
             for partition in topic.partitions[start : start + CHEAP_A_STEP]:
@@ -93,11 +94,11 @@ def _named_twice(request: ListOffsetsRequest, written: Written) -> Steps[set[tup
     return twice
 
 
-def _read(told: Promise[bytearray]) -> Found | None:
-    if isinstance(told.error, ChildProcessesError):
-        log.warning("records of a time could not be looked for: %s", told.error)
+def _read(answer: Promise[bytearray]) -> Found | None:
+    if isinstance(answer.error, ChildProcessesError):
+        log.warning("records of a time could not be looked for: %s", answer.error)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-    return Unwalked.read(told.result())
+    return Unwalked.read(answer.result())
 
 
 def _refused(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -114,14 +115,14 @@ def _look(
         look = partial(_partition, context, topic, asked)
         if asked.timestamp == LATEST:
             yield from written.wait(*place, look)
-        found = yield from _search(context, request, topic, asked)
-        if found is None and written.unshown(*place):
+        position = yield from _search(context, request, topic, asked)
+        if position is None and written.unshown(*place):
             yield from written.wait(*place, look)
-            found = yield from _search(context, request, topic, asked)
-        by_end = request.replica_id == CONSUMER and (found is None or asked.timestamp == LATEST)
+            position = yield from _search(context, request, topic, asked)
+        by_end = request.replica_id == CONSUMER and (position is None or asked.timestamp == LATEST)
         if by_end and (look().catching_up or written.unshown(*place)):
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        response.timestamp, response.offset, leader_epoch = found or NONE_FOUND
+        response.timestamp, response.offset, leader_epoch = position or NONE_FOUND
         if context.version >= EPOCHS_FROM:
             response.leader_epoch = leader_epoch
     except KafkaError as error:
@@ -140,10 +141,10 @@ def _search(
     """(timestamp, offset, leader epoch); None: no such record is shown. Where there are records to walk, that is done
     aside, and everything is looked at anew then: the log may be another by that time."""
     walked: dict[Key, Found | None] = {}
-    while isinstance(found := _find(_partition(context, topic, asked), request, asked.timestamp, walked), Unwalked):
-        told = context.services.store.child_processes.ask(SEARCH, found.question)
-        walked[found.key] = yield from settled(told.then(_read))
-    return found
+    while isinstance(position := _find(_partition(context, topic, asked), request, asked.timestamp, walked), Unwalked):
+        answer = context.services.store.child_processes.ask(SEARCH, position.question)
+        walked[position.key] = yield from settled(answer.then(_read))
+    return position
 
 
 def _partition(context: Context, topic: str, asked: ListOffsetsPartition) -> Partition:
@@ -167,5 +168,5 @@ def _find(partition: Partition, request: ListOffsetsRequest, timestamp: int, wal
         return -1, log_.log_start, log_.epochs.epoch_for(log_.log_start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NONE_FOUND
-    found = log_.max_timestamp(walked) if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end, walked)
-    return found if isinstance(found, Unwalked) or (found is not None and found[1] < end) else None
+    position = log_.max_timestamp(walked) if timestamp == MAX_TIMESTAMP else log_.find_by_time(timestamp, end, walked)
+    return position if isinstance(position, Unwalked) or (position is not None and position[1] < end) else None

@@ -27,14 +27,14 @@ def handle(context: Context, request: ListTransactionsRequest) -> Steps[ListTran
     )
     yield
     services, env = context.services, context.services.env
-    found = yield from listed(services.transactions.shards, filters, env.clock.now_ms(), env.loop.run_blocking)
+    transactions = yield from listed(services.transactions.shards, filters, env.clock.now_ms(), env.loop.run_blocking)
     return ListTransactionsResponse(
         unknown_state_filters=unknown_statuses(request.state_filters),
-        transaction_states=(yield from mapped(_told, found)),
+        transaction_states=(yield from mapped(_transaction_state, transactions)),
     )
 
 
-def _told(transaction: Transaction) -> TransactionState:
+def _transaction_state(transaction: Transaction) -> TransactionState:
     return TransactionState(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,

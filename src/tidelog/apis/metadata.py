@@ -23,7 +23,7 @@ from tidelog.apis.shared.nodes import (
     brokers_on,
     offline_here,
 )
-from tidelog.controller.limits import CHANGES_MAX
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.names import INTERNAL_TOPICS, why_invalid
 from tidelog.env.slices import mapped, settled
 from tidelog.wire.errors import ErrorCode
@@ -182,13 +182,13 @@ def _unknown_topic(topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _unknown_ids(request: MetadataRequest, image: ClusterImage) -> Steps[list[bytes]]:
-    found: dict[bytes, None] = {}
+    unknown: dict[bytes, None] = {}
     for number, topic in enumerate(request.topics or (), 1):
         if topic.topic_id != ZERO_UUID and topic.topic_id not in image.topics_by_id:
-            found[topic.topic_id] = None
+            unknown[topic.topic_id] = None
         if not number % NAMES_A_STEP:
             yield
-    return list(found)
+    return list(unknown)
 
 
 def _missing_topic(name: str) -> MetadataResponseTopic:

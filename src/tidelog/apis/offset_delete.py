@@ -16,6 +16,7 @@ from tidelog.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def handle(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     image = context.services.metadata.image
     response = OffsetDeleteResponse()
-    wanted: list[tuple[str, int]] = []
+    wanted: list[TopicPartition] = []
     waiting: list[OffsetDeleteResponsePartition] = []
     for topic in request.topics:
         answers: list[OffsetDeleteResponsePartition] = []

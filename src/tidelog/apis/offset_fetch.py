@@ -102,7 +102,7 @@ def _answer(
             asked = [one._replace(id=image.topics[one.name].id) for one in asked if one.name in image.topics]
     topics: list[OffsetFetchResponseTopics] = []
     for topic in asked:
-        partitions = yield from lookup.of(topic, _told)
+        partitions = yield from lookup.of(topic, _partition_answer)
         topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + unknown)
 
@@ -134,8 +134,8 @@ def _topic_name(topic: OffsetFetchRequestTopics) -> str:
     return topic.name
 
 
-def _told(found: Found) -> OffsetFetchResponsePartitions:
-    partition, committed, code = found
+def _partition_answer(lookup: Found) -> OffsetFetchResponsePartitions:
+    partition, committed, code = lookup
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,

@@ -21,6 +21,15 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.apis.shared.leader_hint import hint_at_leader, node_endpoints
+from tidelog.apis.shared.produce_frames import (
+    FLEXIBLE_FROM,
+    HEAD,
+    NAME_AT,
+    NAME_LENGTH_AT,
+    TAGS_BEHIND,
+    find_alike,
+    locate,
+)
 from tidelog.apis.shared.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
 from tidelog.apis.shared.record_validation import IDS_FROM, Admissions, keep, look_ahead, served
 from tidelog.apis.shared.staged import Staged, staged_after
@@ -65,7 +74,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.produce")
 
 ADMIN_CLIENT_ID = "__admin_client"
-FLEXIBLE_FROM = 9
 HINTS_FROM = 10
 ZSTD_FROM = 7
 TARGETS_MAX = 20_000
@@ -83,13 +91,6 @@ NO_LOG_START = frozenset(
 )
 
 _read_i32 = Struct(">i").unpack_from
-# Header tags, transactional id, acks, timeout, number of topics + 1, length of the topic's name + 1.
-_HEAD = Struct(">BBhiBB")
-_NAME_AT = _HEAD.size
-NAME_LENGTH_AT = _NAME_AT - 1
-KEY_BYTES = _NAME_AT + 4  # and the name's length: the name has a byte less; then one partition and its index
-# All that, as one, and the first three bytes of the batch's length; by the byte that has the name's length.
-_READ_START = [Struct(f">{KEY_BYTES + name_bytes}sBBB").unpack_from for name_bytes in range(0x80)]
 _FRAME = Struct(">iiB")
 
 
@@ -107,17 +108,50 @@ class ProducePath:
         self._targets: dict[bytes, Target] = {}
         services.replicas.forget.append(self._targets.clear)
 
+    def handle_alike(self, buffer: memoryview, start: int, end: int, most: int) -> tuple[list[Any], int] | None:
+        """The answers to the frames from `start` on that are for one partition, and where they end.
+
+        A client that doesn't wait for each answer has several in one read: their batches are appended with one write.
+        None: nothing was done, and each is for `handle_frame`.
+        """
+        try:
+            alike = find_alike(buffer, start, end, most)
+        except (StructError, IndexError):
+            return None
+        if alike is None:
+            return None
+        key, spans, correlation_ids = alike
+        target = self._targets.get(key) or self._find(key)
+        if target is None or not target[2]:
+            return None
+        partition, _, acks, timeout_ms, middle, pack, frame_bytes = target
+        offsets = partition.append_together(buffer, spans, acks, self._now_ms())
+        taken = len(offsets) - 1
+        if not taken:
+            return None
+        answers: list[Any] = []
+        waits = acks < 0 or partition.log.unreserved
+        high_watermark, log_start = partition.high_watermark, partition.log.ends.log_start
+        for correlation_id, base, next_offset in zip(correlation_ids, offsets, offsets[1:], strict=False):
+            if waits and high_watermark < next_offset:
+                answer = _LateAck(partition, next_offset, base, -1, target, correlation_id)
+                self._deadlines.add(timeout_ms, answer)
+                answers.append(answer)
+            else:
+                answers.append(pack(frame_bytes, correlation_id, middle, base, -1, log_start, TAIL))
+        return answers, spans[taken - 1][1] + TAGS_BEHIND
+
     def handle_frame(self, buffer: memoryview, pos: int, end: int, version: int, correlation_id: int) -> Any:
         """The answer to a frame whose header ends at `pos` but for its tags; NotImplemented: take the general way."""
         if not FLEXIBLE_FROM <= version < IDS_FROM:
             return NotImplemented
         try:
-            found = locate(buffer, pos, end)
+            located = locate(buffer, pos, end)
         except (StructError, IndexError):
             return NotImplemented
-        if found is None:
+        if located is None:
             return NotImplemented
-        key, after, stop = found
+        key, after, stop = located
         target = self._targets.get(key) or self._find(key)
         if target is None:
             return NotImplemented
@@ -149,14 +183,14 @@ class ProducePath:
 
     def _find(self, key: bytes) -> Target | None:
         """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
-        tags, transactional, acks, timeout_ms, topics, name_bytes = _HEAD.unpack_from(key)
+        tags, transactional, acks, timeout_ms, topics, name_bytes = HEAD.unpack_from(key)
         # A null transactional id is a 0. A name's length of two bytes would be above 127.
         if tags or transactional or topics != 2 or not 0 < name_bytes < 128 or not -1 <= acks <= 1:
             return None
         behind = NAME_LENGTH_AT + name_bytes
         if key[behind] != 2:  # one partition
             return None
-        name, index = key[_NAME_AT:behind], _read_i32(key, behind + 1)[0]
+        name, index = key[NAME_AT:behind], _read_i32(key, behind + 1)[0]
         try:
             topic = name.decode()
             if topic in INTERNAL_TOPICS:
@@ -179,40 +213,6 @@ class ProducePath:
 
 # No record errors, no message, tags of the partition and of the topic, throttle time, tags.
 TAIL = b"\1\0\0\0" + bytes(4) + b"\0"
-
-
-def locate(buffer: memoryview, pos: int, end: int) -> tuple[bytes, int, int] | None:
-    """What a frame whose header ends at `pos` has up to its batch, and from where to where the batch is.
-
-    Everything up to the batch is the same each time a client writes to a partition. None where the frame doesn't end as
-    one with a single batch does; raises struct.error and IndexError where that can't be told.
-    """
-    name_bytes: int = buffer[pos + NAME_LENGTH_AT]
-    key, size, second, third = _READ_START[name_bytes](buffer, pos)
-    after = pos + KEY_BYTES + 1 + name_bytes
-    if size > 127:
-        size += (second - 1) << 7
-        after += 1
-        if second > 127:
-            size += (third - 1) << 14
-            after += 1
-            if third > 127:
-                size, after = _rest_of_uvarint(buffer, size, after)
-    stop = after + size - 1
-    if stop + 3 != end or buffer[stop] or buffer[stop + 1] or buffer[stop + 2]:  # tags: there are none
-        return None
-    return key, after, stop
-
-
-def _rest_of_uvarint(buffer: memoryview, value: int, pos: int) -> tuple[int, int]:
-    """Of one with four bytes or five, where three are in `value` and `pos` is that of the fourth."""
-    for shift in (21, 28):
-        byte = buffer[pos]
-        pos += 1
-        value += (byte - 1) << shift
-        if byte < 0x80:
-            return value, pos
-    raise IndexError
 
 
 class _LateAck:
@@ -257,7 +257,10 @@ class _LateAck:
         self.done = True
 
     def expire(self) -> None:
-        self._complete(ErrorCode.REQUEST_TIMED_OUT)
+        if self._slot is None:  # it was never begun: its connection had gone
+            self.done = True
+        else:
+            self._complete(ErrorCode.REQUEST_TIMED_OUT)
 
     def _complete(self, code: ErrorCode) -> None:
         if self.done:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.apis.bounds import FEATURE_UPDATES_MAX
 from tidelog.apis.shared.bounded_wait import decide
 from tidelog.controller.features import update_features
 from tidelog.env.promise import Promise
@@ -16,14 +17,11 @@ from tidelog.wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
 
-UPDATES_MAX = 1000
-"""Some ten features are known."""
-
 
 def handle(context: Context, request: UpdateFeaturesRequest) -> Promise[UpdateFeaturesResponse]:
     services = context.services
-    if len(request.feature_updates) > UPDATES_MAX:
-        many = f"{len(request.feature_updates)} features in one request; {UPDATES_MAX} are allowed"
+    if len(request.feature_updates) > FEATURE_UPDATES_MAX:
+        many = f"{len(request.feature_updates)} features in one request; {FEATURE_UPDATES_MAX} are allowed"
         return Promise[UpdateFeaturesResponse].resolved(
             UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=many)
         )

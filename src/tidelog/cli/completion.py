@@ -17,6 +17,6 @@ def completion(shell: str) -> None:
     """
     from tidelog.cli.app import app
 
-    found = get_completion_class(shell)
-    assert found is not None, f"click knows {shell}"
-    click.echo(found(app, {}, "tidelog", "_TIDELOG_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, f"click knows {shell}"
+    click.echo(completion_class(app, {}, "tidelog", "_TIDELOG_COMPLETE").source())

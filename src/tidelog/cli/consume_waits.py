@@ -63,7 +63,7 @@ class Waits:
     def offline(self, each: "Offline") -> None:
         """A partition that can't be read: the others are."""
         self._offline += 1
-        click.echo(printable(each.told), err=True)
+        click.echo(printable(each.message), err=True)
 
     def _tell(self, words: str) -> None:
         from tidelog.client.errors import ClientError
@@ -73,10 +73,12 @@ class Waits:
             return
         try:
             with Transactions(self._bootstrap) as transactions:
-                found = transactions.open_in(self._topics)
+                transactions_open = transactions.open_transactions(self._topics)
         except ClientError:
             return  # what can't be asked isn't told; records are still waited for
-        for each in sorted(found, key=lambda each: (each.topic, each.partition, each.first_offset), reverse=True):
+        for each in sorted(
+            transactions_open, key=lambda each: (each.topic, each.partition, each.first_offset), reverse=True
+        ):
             at = (each.topic, each.partition, each.first_offset)
             if at in self._told or (self._partitions and each.partition not in self._partitions):
                 continue

@@ -52,10 +52,10 @@ def forget_output() -> None:
 
 def pairs(given: Iterable[str], flag: str) -> dict[str, str]:
     """NAME=VALUE flags as a dict."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise click.UsageError(f"{flag} {pair}: expected NAME=VALUE")
-        found[name] = value
-    return found
+        values[name] = value
+    return values

@@ -63,11 +63,11 @@ def list_groups(states: tuple[str, ...], types: tuple[str, ...], show_all: bool,
     unknown = _tell_unknown(bootstrap)
     there = Groups(bootstrap).all()
     every = [each for each in there if show_all or not each.name.startswith(OF_SPARK_SINKS)]
-    found = [each for each in every if (not states or each.state in states) and (not types or each.type in types)]
+    shown = [each for each in every if (not states or each.state in states) and (not types or each.type in types)]
     if as_json:
-        show_json([{"group": g.name, "state": g.state, "type": g.type, "members": len(g.members)} for g in found])
-    elif found:
-        rows = [(g.name, g.state, g.type, len(g.members)) for g in found]
+        show_json([{"group": g.name, "state": g.state, "type": g.type, "members": len(g.members)} for g in shown])
+    elif shown:
+        rows = [(g.name, g.state, g.type, len(g.members)) for g in shown]
         show_table(["Group", "State", "Type", "Members"], rows, right=(3,))
     elif every:
         click.echo(f"None of the {len(every)} groups is like that.", err=True)
@@ -84,10 +84,10 @@ def _tell_unknown(bootstrap: str) -> bool:
     from tidelog.client.offline import offline_partitions
 
     with connected(bootstrap, "list the groups") as cluster:
-        found = offline_partitions(cluster, [OFFSETS_TOPIC])
-    for each in found:
+        offline = offline_partitions(cluster, [OFFSETS_TOPIC])
+    for each in offline:
         click.echo(f"{each.place} is offline: groups that it keeps are unknown; `tidelog status` says more", err=True)
-    return bool(found)
+    return bool(offline)
 
 
 def _tell_hidden(count: int) -> None:
@@ -126,10 +126,10 @@ def describe(names: tuple[str, ...], show_all: bool, watch: bool, every: float, 
 
     def show() -> None:
         described = [groups.group(name) for name in names] if names else groups.all()
-        found = [each for each in described if names or show_all or not each.name.startswith(OF_SPARK_SINKS)]
-        show_groups(found, groups.progress(found), as_json=as_json)
+        shown = [each for each in described if names or show_all or not each.name.startswith(OF_SPARK_SINKS)]
+        show_groups(shown, groups.progress(shown), as_json=as_json)
         if not as_json:
-            _tell_hidden(len(described) - len(found))
+            _tell_hidden(len(described) - len(shown))
             if not described and not _tell_unknown(bootstrap):
                 click.echo(NO_GROUPS, err=True)
 
@@ -175,14 +175,14 @@ def reset(
     where = _where(to, shift)
     groups = Groups(bootstrap)
     changes = groups.plan(name, where, [_topic(text) for text in topics])
-    told = {"group": name, "changed": not dry_run, "offsets": [change_to_json(change) for change in changes]}
+    outcome = {"group": name, "changed": not dry_run, "offsets": [change_to_json(change) for change in changes]}
     if not as_json:
         show_table(["Topic", "Partition", "Old", "New", "Change"], change_rows(changes), right=(1, 2, 3, 4))
     if not dry_run:
         confirm(f"Set group {name} to these offsets?", yes=yes)
         groups.reset(name, changes)
     if as_json:
-        show_json(told)
+        show_json(outcome)
     elif dry_run:
         click.echo("Nothing was changed: this was a dry run.", err=True)
     else:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.client.groups import Change, Group
-    from tidelog.client.lag import Lag, Place, Progress
+    from tidelog.client.lag import Lag, Progress
+    from tidelog.wire.topic_partition import TopicPartition
 
 BEYOND_END_MAX = 5
 """Partitions that are told one by one."""
@@ -25,34 +26,36 @@ def behind(lag: "Lag", partitions: int = 1) -> str:
         return "at the end: nothing is left to consume"
     if lag.behind_ms == 0:
         return f"at the end: nothing is left to consume (up to it {lag.messages:,} offsets hold no record)"
-    told = f"{'up to ' if lag.uncommitted else ''}{lag.messages:,} message{'' if lag.messages == 1 else 's'}, "
-    return told + ("for how long is unknown" if lag.behind_ms is None else f"{human_duration(lag.behind_ms)} behind")
+    messages = f"{'up to ' if lag.uncommitted else ''}{lag.messages:,} message{'' if lag.messages == 1 else 's'}, "
+    return messages + (
+        "for how long is unknown" if lag.behind_ms is None else f"{human_duration(lag.behind_ms)} behind"
+    )
 
 
 def notes(progress: Sequence["Progress"], lag: "Lag") -> list[str]:
     """What explains the lag, and what to do about it."""
-    told: list[str] = []
+    lines: list[str] = []
     if lag.uncommitted:
         count = f"{lag.uncommitted} partition{'' if lag.uncommitted == 1 else 's'}"
-        told.append(
+        lines.append(
             f"nothing is committed in {count}: all that is there counts, and the consumers' auto.offset.reset decides "
             "where they begin"
         )
-    told += [
+    lines += [
         f"the committed offset {each.committed:,} of {each.topic}-{each.partition} is beyond its end, {each.end:,}: "
         "the log began anew, and consumers start where their auto.offset.reset says; `tidelog group reset` sets another"
         for each in [each for each in progress if each.beyond_end][:BEYOND_END_MAX]
     ]
     if lag.beyond_end > BEYOND_END_MAX:
-        told.append(f"{lag.beyond_end - BEYOND_END_MAX:,} more committed offsets are beyond the end")
+        lines.append(f"{lag.beyond_end - BEYOND_END_MAX:,} more committed offsets are beyond the end")
     if lag.behind_open_transactions:
         topics = " ".join(sorted({each.topic for each in progress if each.behind_open_transaction}))
         count = lag.behind_open_transactions
-        told.append(
+        lines.append(
             f"{count:,} stand{'s' if count == 1 else ''} behind an open transaction: `tidelog txn hanging {topics} "
             "--open` shows whose"
         )
-    return told
+    return lines
 
 
 def human_duration(milliseconds: int) -> str:
@@ -75,12 +78,12 @@ def member_rows(group: "Group") -> list[Sequence[object]]:
     ]
 
 
-def places_text(places: Iterable["Place"]) -> str:
+def places_text(places: Iterable["TopicPartition"]) -> str:
     """`orders 0-3,7; payments 1`."""
-    told: list[str] = []
+    parts: list[str] = []
     for topic, of_topic in groupby(sorted(places), key=lambda place: place[0]):
-        told.append(f"{topic} {ranges_text([partition for _, partition in of_topic])}")
-    return "; ".join(told)
+        parts.append(f"{topic} {ranges_text([partition for _, partition in of_topic])}")
+    return "; ".join(parts)
 
 
 def ranges_text(numbers: Sequence[int]) -> str:
@@ -167,7 +170,7 @@ def group_to_json(group: "Group", progress: Sequence["Progress"], lag: "Lag") ->
     }
 
 
-def _places_to_json(places: Iterable["Place"]) -> list[dict[str, Any]]:
+def _places_to_json(places: Iterable["TopicPartition"]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition": partition} for topic, partition in places]
 
 

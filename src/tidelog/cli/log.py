@@ -43,14 +43,14 @@ def dump(paths: tuple[str, ...], with_records: bool, as_json: bool) -> None:
     """
     damaged: list[str] = []
     for path in _files(paths):
-        found = dump_file(path, with_records=with_records)
-        if found is None:
+        contents = dump_file(path, with_records=with_records)
+        if contents is None:
             if path in paths:
                 raise Failure(
                     f"{path} is no file of a data folder", "expected a segment, an index, a snapshot or a checkpoint"
                 )
             continue
-        kind, entries = found
+        kind, entries = contents
         if not as_json:
             click.secho(path, bold=True, nl=False)
             click.echo(f"  {kind}, {human_bytes(os.path.getsize(path))}")

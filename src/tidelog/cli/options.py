@@ -71,10 +71,10 @@ def topic_names(context: click.Context, parameter: click.Parameter, incomplete: 
     from tidelog.client import Admin, ClientError
 
     try:
-        found = Admin(context.params.get("bootstrap") or "127.0.0.1:9092").topics()
+        topics = Admin(context.params.get("bootstrap") or "127.0.0.1:9092").topics()
     except ClientError:
         return []
-    return [topic.name for topic in found if topic.name.startswith(incomplete)]
+    return [topic.name for topic in topics if topic.name.startswith(incomplete)]
 
 
 def group_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -83,7 +83,7 @@ def group_names(context: click.Context, parameter: click.Parameter, incomplete: 
     from tidelog.client.groups import Groups
 
     try:
-        found = Groups(context.params.get("bootstrap") or "127.0.0.1:9092").names()
+        names = Groups(context.params.get("bootstrap") or "127.0.0.1:9092").names()
     except ClientError:
         return []
-    return [name for name in found if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete)]

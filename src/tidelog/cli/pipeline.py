@@ -81,24 +81,24 @@ def check(files: tuple[Path, ...], no_spark: bool, bootstrap: str | None, as_jso
       tidelog pipeline check orders.toml
       tidelog pipeline check pipelines/*.toml --no-spark
     """
-    told: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     wrong: list[Failure] = []
     for file in files:
         try:
-            told[str(file)] = _checked(file, bootstrap, no_spark)
+            reports[str(file)] = _checked(file, bootstrap, no_spark)
         except Failure as failure:
             wrong.append(failure)
-            told[str(file)] = {"problems": failure.message.splitlines()}
+            reports[str(file)] = {"problems": failure.message.splitlines()}
             if not as_json:
                 failure.show()
             continue
         if not as_json:
-            click.echo(f"{file}: {told[str(file)]['pipeline']} is fine.")
-            for name, columns in told[str(file)]["tables"].items():
+            click.echo(f"{file}: {reports[str(file)]['pipeline']} is fine.")
+            for name, columns in reports[str(file)]["tables"].items():
                 click.echo(f"  {name}: {', '.join(columns)}")
-    decoders = {each["decoder"] for each in told.values() if each.get("decoder")}
+    decoders = {each["decoder"] for each in reports.values() if each.get("decoder")}
     if as_json:
-        show_json(told)
+        show_json(reports)
     elif decoders:
         click.echo(f"Records are decoded by {decoders.pop()}.")
     if wrong:
@@ -121,6 +121,8 @@ def _checked(file: Path, bootstrap: str | None, no_spark: bool) -> dict[str, Any
 def _decoder() -> str:
     from tidelog.spark.native import described
 
-    found = described()
-    slow = found.startswith("plain")
-    return "plain Python, which is slow: a C compiler makes it 30 times as fast" if slow else f"code that is {found}"
+    description = described()
+    slow = description.startswith("plain")
+    return (
+        "plain Python, which is slow: a C compiler makes it 30 times as fast" if slow else f"code that is {description}"
+    )

@@ -57,21 +57,22 @@ def reset(
         for name in sinks:
             click.echo(_meaning(made, name, start))
         click.confirm(f"Reset {', '.join(sinks)}?", abort=True)
-    told: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     with brokers_told():
         try:
             for name in sinks:
-                told[name] = begin_anew(made, name, start).number
+                numbers[name] = begin_anew(made, name, start).number
                 if not as_json:
                     click.echo(f"Reset {name}: the next run has it begin {_where(made, start)}.")
         except PipelineError as error:
             raise Failure(str(error)) from None
     if as_json:
-        show_json({"reset": told, "from": start})
+        show_json({"reset": numbers, "from": start})
 
 
 def _meaning(pipeline: "Pipeline", name: str, start: str | None) -> str:
     """What is forgotten, and what that does to who reads what was written."""
+    from tidelog.spark.pipeline.file.spec import FolderSink, TopicSink, UpsertSink
     from tidelog.spark.pipeline.reset import described
 
     before = described(pipeline, name)
@@ -79,13 +80,13 @@ def _meaning(pipeline: "Pipeline", name: str, start: str | None) -> str:
     done = (
         "no micro-batch was finished" if before.batches is None else f"{before.batches:,} micro-batches were finished"
     )
-    sink = dict(pipeline.sinks).get(name, {})
+    sink = pipeline.sink(name)
     what = f"{name} forgets its checkpoint{kept} ({done}), and begins {_where(pipeline, start)}."
-    if "upsert_by" in sink:
+    if isinstance(sink, UpsertSink):
         return f"{what} The table keeps one row a key: rows that come again take the place of themselves."
-    where = (
-        f"topic {sink['topic']}" if "topic" in sink else f"{sink['path']}" if "path" in sink else "where it writes to"
-    )
+    where = "where it writes to"
+    if isinstance(sink, TopicSink | FolderSink):
+        where = f"topic {sink.topic}" if isinstance(sink, TopicSink) else sink.path
     return (
         f"{what} What is in {where} stays there, and rows that are read again are written again: readers have them "
         "twice. To have each once, begin with an empty one, or where nothing was read yet (--from)."
@@ -95,5 +96,7 @@ def _meaning(pipeline: "Pipeline", name: str, start: str | None) -> str:
 def _where(pipeline: "Pipeline", start: str | None) -> str:
     if start is not None:
         return f"at {start}"
-    told = {source.get("from", "earliest") for source in pipeline.sources.values() if "format" not in source}
-    return f"at {told.pop()}" if len(told) == 1 else "where the file says"
+    from tidelog.spark.pipeline.file.spec import TopicSource
+
+    starts = {source.start for source in pipeline.sources.values() if isinstance(source, TopicSource)}
+    return f"at {starts.pop()}" if len(starts) == 1 else "where the file says"

@@ -40,14 +40,14 @@ def list_pipelines(folder: Path, as_json: bool) -> None:
         except Failure as failure:
             rows.append((file.name, "", f"broken: {failure.message.splitlines()[0]}"))
             continue
-        told = read_status(made.state)
-        rows.append((file.name, made.name, _state(told) if told else "never run"))
+        report = read_status(made.state)
+        rows.append((file.name, made.name, _state(report) if report else "never run"))
     if as_json:
         show_json([{"file": file, "pipeline": name, "state": state} for file, name, state in rows])
     elif rows:
         show_table(["File", "Pipeline", "State"], rows)
     else:
-        click.echo(f"No pipelines in {folder}. docs/pipelines shows how to write one.", err=True)
+        click.echo(f"There are no pipelines in {folder.resolve()}: docs/pipelines shows how to write one.", err=True)
 
 
 @click.command()
@@ -66,16 +66,16 @@ def status(file: Path, follow: bool, as_json: bool) -> None:
 
     made = load_file(file, None)
     while True:
-        told = read_status(made.state)
-        if told is None:
+        report = read_status(made.state)
+        if report is None:
             raise Failure(f"{made.name} never ran", f"start it with `tidelog pipeline run {file}`")
         if as_json:
-            show_json(told)
+            show_json(report)
         else:
             if follow and sys.stdout.isatty():
                 click.clear()
-            _show(made.name, told)
-        if not follow or told["outcome"] not in ALIVE:
+            _show(made.name, report)
+        if not follow or report["outcome"] not in ALIVE:
             return
         try:
             time.sleep(FRESH_S)
@@ -83,39 +83,39 @@ def status(file: Path, follow: bool, as_json: bool) -> None:
             return
 
 
-def _state(told: dict[str, Any]) -> str:
+def _state(report: dict[str, Any]) -> str:
     """One word, and why it failed."""
-    return f"{told['outcome']}: {told['why']}" if "why" in told else str(told["outcome"])
+    return f"{report['outcome']}: {report['why']}" if "why" in report else str(report["outcome"])
 
 
-def _show(name: str, told: dict[str, Any]) -> None:
+def _show(name: str, report: dict[str, Any]) -> None:
     from tidelog.spark.pipeline.run.status import ALIVE
 
-    age_s = time.time() - told["at"]
+    age_s = time.time() - report["at"]
     click.secho(name, bold=True, nl=False)
-    if told["outcome"] not in ALIVE:
-        click.echo(f"  {told['outcome']}, {_age(age_s)} ago")
+    if report["outcome"] not in ALIVE:
+        click.echo(f"  {report['outcome']}, {_age(age_s)} ago")
     else:
-        click.echo(f"  {told['outcome']}" + (f", and silent for {_age(age_s)}" if age_s > SILENT_S else ""))
-    if "why" in told:
-        click.secho(f"  {told['why']}", fg="red")
-    if "away" in told and told["outcome"] in ALIVE:
-        click.secho(f"  No broker answered for {_age(time.time() - told['away'])}: it waits for them.", fg="yellow")
-    if told["outcome"] == "gone":
+        click.echo(f"  {report['outcome']}" + (f", and silent for {_age(age_s)}" if age_s > SILENT_S else ""))
+    if "why" in report:
+        click.secho(f"  {report['why']}", fg="red")
+    if "away" in report and report["outcome"] in ALIVE:
+        click.secho(f"  No broker answered for {_age(time.time() - report['away'])}: it waits for them.", fg="yellow")
+    if report["outcome"] == "gone":
         click.secho("  Its process ended without a word: run it again to go on from its checkpoint.", fg="red")
     rows: list[tuple[Any, ...]] = []
-    for sink, query in told["queries"].items():
-        if "error" in query and query["error"] not in told.get("why", ""):
+    for sink, query in report["queries"].items():
+        if "error" in query and query["error"] not in report.get("why", ""):
             click.secho(f"  {sink}: {query['error']}", fg="red")
         if "batch" in query:
-            rows.append((sink, *_figures(query, told["at"])))
-        elif told["outcome"] in ALIVE:
+            rows.append((sink, *_figures(query, report["at"])))
+        elif report["outcome"] in ALIVE:
             click.secho(f"  {sink}: in its first batch: {query['message']}", dim=True)
-    if told.get("held_up"):
+    if report.get("held_up"):
         from tidelog.spark.pipeline.run.held_up import Held, words
 
-        click.secho(f"  {words(Held(**each) for each in told['held_up'])}", fg="yellow")
-    for query, each in told.get("left_out", {}).items():
+        click.secho(f"  {words(Held(**each) for each in report['held_up'])}", fg="yellow")
+    for query, each in report.get("left_out", {}).items():
         click.secho(f"  {query}: {each['told']}", fg="yellow")
     if rows:
         headings = ["Sink", "Batch", "Rows", "Bytes", "Rows/s", "Lag", "Batch ms", "Begun"]

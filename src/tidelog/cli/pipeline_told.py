@@ -39,14 +39,14 @@ def load_file(file: Path, bootstrap: str | None) -> "Pipeline":
         raise Failure(str(error)) from None
     except UnicodeDecodeError as error:
         raise Failure(f"{file}: not UTF-8, as TOML has to be: {error.reason} at byte {error.start}") from None
-    told = None if bootstrap or "bootstrap" in made.told else os.environ.get("TIDELOG_BOOTSTRAP")
-    if not told:
+    address = None if bootstrap or made.spec.bootstrap is not None else os.environ.get("TIDELOG_BOOTSTRAP")
+    if not address:
         return made
     try:
-        addresses(told)
+        addresses(address)
     except ValueError as error:
         raise Failure(f"TIDELOG_BOOTSTRAP: {error}") from None
-    return replace(made, bootstrap=told)
+    return replace(made, bootstrap=address)
 
 
 def need_spark(what: str = "pipelines run on Spark, which") -> None:

@@ -189,32 +189,32 @@ class _Writing:
 
     def _settle(self) -> None:
         """Wait for the answers that are missing: each comes, or its time runs out. A second Ctrl-C ends that."""
-        told = False
+        hinted = False
         begun = time.monotonic()
         times = self._interruption.times
         self._interruption.reading = False
         while left := self._producer.wait(0.2):
             if self._interruption.times > max(times, 1):
                 break
-            if self._interruption.times and not told and time.monotonic() - begun > 1.0:
-                told = True
+            if self._interruption.times and not hinted and time.monotonic() - begun > 1.0:
+                hinted = True
                 click.echo(f"Waiting for {left:,} to be acknowledged; Ctrl-C again ends that.", err=True)
         self._producer.give_up()
 
     def tell(self, failure: Failure | None, as_json: bool) -> None:
         """How many records were acknowledged, and what of the others."""
         producer = self._producer
-        told = {"topic": self._topic, "records": producer.written, "bytes": producer.written_bytes,
+        figures = {"topic": self._topic, "records": producer.written, "bytes": producer.written_bytes,
                 "last_offsets": producer.last_offsets}  # fmt: skip
         if failure is None:
             if as_json:
-                show_json(told)
+                show_json(figures)
                 return
             records = "1 record" if producer.written == 1 else f"{producer.written:,} records"
             click.echo(f"Wrote {records} ({human_bytes(producer.written_bytes)}) to {self._topic}.", err=True)
             return
         if as_json:
-            show_json({**told, "line": self._stopped_at(), "error": failure.message})
+            show_json({**figures, "line": self._stopped_at(), "error": failure.message})
         summary = _acknowledged(producer.written)
         if producer.unanswered:
             summary += f"; {producer.unanswered:,} that {_was(producer.unanswered)} sent may be written or not"

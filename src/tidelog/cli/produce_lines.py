@@ -39,8 +39,8 @@ class Reader:
         key: bytes | None = self._key
         value: bytes | None = line
         if self._separator is not None:
-            key, found, value = line.partition(self._separator)
-            if not found:
+            key, separator, value = line.partition(self._separator)
+            if not separator:
                 text = self._separator.decode()
                 raise Failure(
                     f"line {number} has no key separator {text!r}", "every line needs one: KEY" + text + "VALUE"

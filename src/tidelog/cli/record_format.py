@@ -33,8 +33,8 @@ _PART = re.compile(r"%(.?)|\\x([0-9a-fA-F]{2})|\\([ntr0\\])|([^%\\]+|\\)", re.DO
 def compile_format(template: str) -> "Callable[[Message], str]":
     """What writes a record; ValueError for a letter that isn't known."""
     parts: list[str | Callable[[Message], str]] = []
-    for found in _PART.finditer(template):
-        letter, code, escape, text = found.groups()
+    for match in _PART.finditer(template):
+        letter, code, escape, text = match.groups()
         if text is not None:
             parts.append(text)
         elif escape is not None:

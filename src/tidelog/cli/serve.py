@@ -185,19 +185,19 @@ def starting(config: BrokerConfig) -> str:
 
 def overridden(config: BrokerConfig) -> list[str]:
     """Settings of the start that don't hold, since others were set while the broker ran; never a secret."""
-    found: list[str] = []
+    warnings: list[str] = []
     for name, value in sorted(config.static.items()):
         for dynamic, whose in ((config.dynamic_own, str(config.node_id)), (config.dynamic_default, "all")):
             if name not in dynamic:
                 continue
             if dynamic[name] != value:
-                told = f" ({dynamic[name]})" if not any(word in name for word in SECRET) else ""
-                found.append(
-                    f"{name} of the start doesn't hold: what was set for broker {whose} goes before it{told}; "
+                shown = f" ({dynamic[name]})" if not any(word in name for word in SECRET) else ""
+                warnings.append(
+                    f"{name} of the start doesn't hold: what was set for broker {whose} goes before it{shown}; "
                     f"`tidelog config set broker {whose} --unset {name}` takes that back"
                 )
             break
-    return found
+    return warnings
 
 
 def _log_to_stderr(level: str, style: str) -> None:

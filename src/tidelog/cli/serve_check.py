@@ -27,6 +27,7 @@ from tidelog.wire.batch import iterate
 from tidelog.wire.errors import KafkaError, MalformedError
 from tidelog.wire.records.metadata import decode_record
 from tidelog.wire.records.nodes import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from tidelog.wire.topic_partition import TopicPartition
 
 FREE_SHARE_MIN = 0.05
 
@@ -82,18 +83,18 @@ def _folder(folder: str) -> str:
         except BlockingIOError:
             raise folders.FolderError(f"{folder} is in use by another broker: stop that one first") from None
     partitions = _partitions(disk, folder)
-    told = f"{folder} has {len(partitions):,} partition{'' if len(partitions) == 1 else 's'}"
+    summary = f"{folder} has {len(partitions):,} partition{'' if len(partitions) == 1 else 's'}"
     if partitions and not disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"):
-        told += ", the last stop was not clean: they will be checked"
+        summary += ", the last stop was not clean: they will be checked"
     free, total = disk.free_bytes(folder), disk.total_bytes(folder)
-    return f"{told}, {free / total:.0%} of the disk is free" + (
+    return f"{summary}, {free / total:.0%} of the disk is free" + (
         ": that is little" if free / total < FREE_SHARE_MIN else ""
     )
 
 
-def _partitions(disk: Disk, folder: str) -> list[tuple[str, int]]:
-    found = [key for name in disk.list_folder(folder) if (key := parse_partition_folder(name)) is not None]
-    return [key for key in found if key[0] != METADATA_TOPIC]
+def _partitions(disk: Disk, folder: str) -> list[TopicPartition]:
+    keys = [key for name in disk.list_folder(folder) if (key := parse_partition_folder(name)) is not None]
+    return [key for key in keys if key[0] != METADATA_TOPIC]
 
 
 def _together(env: Environment, every: Sequence[str], config: BrokerConfig) -> str:
@@ -111,11 +112,11 @@ def _together(env: Environment, every: Sequence[str], config: BrokerConfig) -> s
     registered = _registered(env.disk, config.metadata_folder, config.node_id)
     registered = registered or folders.read_directories(env, config.metadata_folder)
     folders.check_directories(env, new, present, registered, config.tidelog_log_dirs_lost)
-    found = next(iter(known.values()))
-    told = f"broker {found.node_id} of cluster {found.cluster_id}"
+    first = next(iter(known.values()))
+    summary = f"broker {first.node_id} of cluster {first.cluster_id}"
     if new and len(every) > 1:
-        told += f"; {', '.join(new)}: a further data folder"
-    return told
+        summary += f"; {', '.join(new)}: a further data folder"
+    return summary
 
 
 def _registered(disk: Disk, folder: str, node_id: int) -> tuple[bytes, ...]:

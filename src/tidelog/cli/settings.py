@@ -41,44 +41,44 @@ def gather(given: Given, variables: Mapping[str, str]) -> tuple[dict[str, str], 
     return settings, warnings
 
 
-def _refuse_both(found: Mapping[str, str], spelt: Callable[[str], str], where: str = "") -> None:
+def _refuse_both(values: Mapping[str, str], spelt: Callable[[str], str], where: str = "") -> None:
     """One of a source wins over another's, but what stands twice in one is a mistake of whoever wrote it."""
     for short, names in SAME.items():
         for name in names:
-            if short in found and name in found:
+            if short in values and name in values:
                 raise ConfigError(
                     name, f"{spelt(short)} and {spelt(name)}{where} are the same setting: give one of them"
                 )
 
 
 def read_flags(given: Given) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in given.set:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise ConfigError(pair, f"--set {pair}: expected NAME=VALUE, for example --set log.segment.bytes=1048576")
-        found[name.strip()] = value.strip()
+        values[name.strip()] = value.strip()
     if given.data is not None:
-        found["data"] = given.data
+        values["data"] = given.data
     if given.listen is not None:
-        found["listen"] = given.listen
-    return found
+        values["listen"] = given.listen
+    return values
 
 
 def read_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     if not any(variable.startswith(PREFIX) for variable in variables):
         return {}, []
     names = {PREFIX + name.upper(): name for name in SHORT_NAMES} | environment_names()
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     warnings: list[str] = []
     for variable, value in sorted(variables.items()):
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
         if variable in names:
-            found[names[variable]] = value
+            values[names[variable]] = value
         else:
             warnings.append(f"the variable {variable} names no setting and is ignored")
-    return found, warnings
+    return values, warnings
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -92,9 +92,9 @@ def read_file(path: str) -> dict[str, str]:
         raise ConfigError("config", f"cannot read the settings in {path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("config", f"{path} is not valid TOML: {error}") from error
-    found: dict[str, str] = {}
-    _flatten(tree, "", found)
-    return found
+    values: dict[str, str] = {}
+    _flatten(tree, "", values)
+    return values
 
 
 def listeners(address: str) -> str:
@@ -116,14 +116,14 @@ def _merge(settings: dict[str, str], more: Mapping[str, str]) -> None:
             settings.pop("log.dirs", None)
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str, found: dict[str, str]) -> None:
+def _flatten(tree: Mapping[str, Any], prefix: str, values: dict[str, str]) -> None:
     for name, value in tree.items():
         if isinstance(value, dict):
-            _flatten(cast(dict[str, Any], value), f"{prefix}{name}.", found)
+            _flatten(cast(dict[str, Any], value), f"{prefix}{name}.", values)
         elif isinstance(value, list):
-            found[prefix + name] = ",".join(_text(item) for item in cast(list[object], value))
+            values[prefix + name] = ",".join(_text(item) for item in cast(list[object], value))
         else:
-            found[prefix + name] = _text(value)
+            values[prefix + name] = _text(value)
 
 
 def _text(value: object) -> str:

@@ -65,54 +65,61 @@ def _look(bootstrap: str, as_json: bool) -> int:
     from tidelog.client.health import health
 
     try:
-        found = health(bootstrap)
+        cluster = health(bootstrap)
     except ClientError as error:
         nobody = error.message == no_broker(bootstrap).message
-        told = Problem("unreachable", error.message, error.hint or "", ("tidelog serve",) if nobody else ())
+        problem = Problem("unreachable", error.message, error.hint or "", ("tidelog serve",) if nobody else ())
         if as_json:
-            show_json({"healthy": False, "bootstrap": bootstrap, "problems": [_problem(told)]})
+            show_json({"healthy": False, "bootstrap": bootstrap, "problems": [_problem(problem)]})
         else:
-            _show_problems([told])
+            _show_problems([problem])
         return UNREACHABLE
-    wrong, worth_a_look = problems(found), notes(found)
+    wrong, worth_a_look = problems(cluster), notes(cluster)
     if as_json:
-        show_json(_plain(found, wrong, worth_a_look))
+        show_json(_plain(cluster, wrong, worth_a_look))
     else:
-        _show(found)
+        _show(cluster)
         _show_problems(wrong)
         for number, note in enumerate(worth_a_look):
             _text("" if number else "\n", "Note: ", note)
     return PROBLEMS if wrong else 0
 
 
-def _show(found: "Health") -> None:
-    for broker in found.brokers:
+def _show(cluster: "Health") -> None:
+    for broker in cluster.brokers:
         version = broker.facts.get("tidelog.version")
         click.secho(f"{'Tidelog ' + version if version else 'A broker of unknown version'}", bold=True, nl=False)
-        click.echo(f"  broker {broker.id} at {broker.address}, cluster {found.cluster_id or UNKNOWN}")
+        click.echo(f"  broker {broker.id} at {broker.address}, cluster {cluster.cluster_id or UNKNOWN}")
         _line("up since", _up_since(broker))
         _line("last recovery", _recovery(broker))
         for folder in broker.folders or ():
             _line("disk", _disk(broker, folder))
         if broker.folders is None:
             _line("disk", UNKNOWN)
-    sizes = [size for broker in found.brokers for folder in broker.folders or () for size in folder.sizes.values()]
-    _line("topics", f"{found.topics:,}, with {counted(found.partitions, 'partition')} and {human_bytes(sum(sizes))}")
-    _line("offline", f"{len(found.offline):,} of {counted(found.partitions, 'partition')}", wrong=bool(found.offline))
-    _line("transactions", _transactions(found), wrong=bool(found.hanging))
-    _line("groups", UNKNOWN if found.groups_in_all is None else f"{found.groups_in_all:,}")
+    sizes = [size for broker in cluster.brokers for folder in broker.folders or () for size in folder.sizes.values()]
+    _line(
+        "topics",
+        f"{cluster.topics:,}, with {counted(cluster.partitions, 'partition')} and {human_bytes(sum(sizes))}",
+    )
+    _line(
+        "offline",
+        f"{len(cluster.offline):,} of {counted(cluster.partitions, 'partition')}",
+        wrong=bool(cluster.offline),
+    )
+    _line("transactions", _transactions(cluster), wrong=bool(cluster.hanging))
+    _line("groups", UNKNOWN if cluster.groups_in_all is None else f"{cluster.groups_in_all:,}")
 
 
-def _transactions(found: "Health") -> str:
-    if found.standing_open is None or found.hanging is None:
+def _transactions(cluster: "Health") -> str:
+    if cluster.open_transactions is None or cluster.hanging is None:
         return UNKNOWN
-    if not found.standing_open:
+    if not cluster.open_transactions:
         return "none is open"
-    count = len({each.producer_id for each in found.standing_open})
-    oldest_ms = min(each.since_ms for each in found.standing_open)
-    told = f"{count:,} {'is' if count == 1 else 'are'} open, the oldest for "
-    told += _duration((found.asked_ms - oldest_ms) / 1000)
-    return f"{told}; {len(found.hanging):,} hang" if found.hanging else f"{told}; none hangs"
+    count = len({each.producer_id for each in cluster.open_transactions})
+    oldest_ms = min(each.since_ms for each in cluster.open_transactions)
+    summary = f"{count:,} {'is' if count == 1 else 'are'} open, the oldest for "
+    summary += _duration((cluster.asked_ms - oldest_ms) / 1000)
+    return f"{summary}; {len(cluster.hanging):,} hang" if cluster.hanging else f"{summary}; none hangs"
 
 
 def _line(name: str, text: str, *, wrong: bool = False) -> None:
@@ -147,13 +154,13 @@ def _recovery(broker: "BrokerHealth") -> str:
         return "none was needed, the last stop was clean"
     checked, cut = int(facts["tidelog.recovery.partitions"]), int(facts["tidelog.recovery.cut.partitions"])
     took_s = int(facts["tidelog.recovery.time.ms"]) / 1000
-    told = f"after a crash, {counted(checked, 'partition')} checked in {took_s:.1f} s"
+    summary = f"after a crash, {counted(checked, 'partition')} checked in {took_s:.1f} s"
     if facts["tidelog.recovery.done"] != "true":
-        told += " so far"
+        summary += " so far"
     if not cut:
-        return f"{told}, nothing was cut"
+        return f"{summary}, nothing was cut"
     worst = facts["tidelog.recovery.cut.worst"]
-    return f"{told}, {int(facts['tidelog.recovery.cut.bytes']):,} bytes cut off {cut:,} of them: {worst}"
+    return f"{summary}, {int(facts['tidelog.recovery.cut.bytes']):,} bytes cut off {cut:,} of them: {worst}"
 
 
 def _disk(broker: "BrokerHealth", folder: "LogDir") -> str:
@@ -202,22 +209,22 @@ def _problem(problem: "Problem") -> dict[str, Any]:
     }
 
 
-def _plain(found: "Health", wrong: "list[Problem]", worth_a_look: list[str]) -> dict[str, Any]:
+def _plain(cluster: "Health", wrong: "list[Problem]", worth_a_look: list[str]) -> dict[str, Any]:
     return {
         "healthy": not wrong,
-        "bootstrap": found.bootstrap,
-        "cluster_id": found.cluster_id,
-        "brokers": [_plain_broker(broker) for broker in found.brokers],
-        "topics": found.topics,
-        "partitions": found.partitions,
+        "bootstrap": cluster.bootstrap,
+        "cluster_id": cluster.cluster_id,
+        "brokers": [_plain_broker(broker) for broker in cluster.brokers],
+        "topics": cluster.topics,
+        "partitions": cluster.partitions,
         "offline": [
-            {"topic": each.topic, "partition": each.partition, "reason": each.reason} for each in found.offline
+            {"topic": each.topic, "partition": each.partition, "reason": each.reason} for each in cluster.offline
         ],
         "open_transactions": None
-        if found.standing_open is None
-        else len({each.producer_id for each in found.standing_open}),
-        "hanging_transactions": None if found.hanging is None else len(found.hanging),
-        "groups": found.groups_in_all,
+        if cluster.open_transactions is None
+        else len({each.producer_id for each in cluster.open_transactions}),
+        "hanging_transactions": None if cluster.hanging is None else len(cluster.hanging),
+        "groups": cluster.groups_in_all,
         "problems": [_problem(each) for each in wrong],
         "notes": worth_a_look,
     }

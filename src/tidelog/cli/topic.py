@@ -91,10 +91,10 @@ def list_topics(internal: bool, by_size: bool, bootstrap: str, as_json: bool) ->
     from tidelog.client import Admin
 
     admin = Admin(bootstrap)
-    found = [topic for topic in admin.topics() if internal or not topic.internal]
+    topics = [topic for topic in admin.topics() if internal or not topic.internal]
     sizes = admin.sizes() or {}
     if by_size:
-        found.sort(key=lambda topic: sizes.get(topic.name, 0), reverse=True)
+        topics.sort(key=lambda topic: sizes.get(topic.name, 0), reverse=True)
     if as_json:
         show_json(
             [
@@ -104,13 +104,13 @@ def list_topics(internal: bool, by_size: bool, bootstrap: str, as_json: bool) ->
                     "replication": t.replication,
                     "bytes": sizes.get(t.name),
                 }
-                for t in found
+                for t in topics
             ]
         )
-    elif found:
+    elif topics:
         show_table(
             ["Topic", "Partitions", "Replication", "Size"],
-            [(t.name, len(t.partitions), t.replication, _size(sizes.get(t.name))) for t in found],
+            [(t.name, len(t.partitions), t.replication, _size(sizes.get(t.name))) for t in topics],
             right=(1, 2, 3),
         )
     else:
@@ -132,11 +132,11 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     from tidelog.client import Admin
 
     admin = Admin(bootstrap)
-    found = [admin.topic(name) for name in names]
+    topics = [admin.topic(name) for name in names]
     if as_json:
-        show_json([_plain(topic) for topic in found])
+        show_json([_plain(topic) for topic in topics])
         return
-    for topic in found:
+    for topic in topics:
         records = sum((p.end or 0) - (p.start or 0) for p in topic.partitions)
         offline = [p for p in topic.partitions if p.offline is not None]
         known = f"{counted(records, 'record')}{' and those that are offline' if offline else ''}"

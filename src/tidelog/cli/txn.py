@@ -13,7 +13,7 @@ from tidelog.cli.txn_settle import settle
 
 if TYPE_CHECKING:
     from tidelog.client.transactions import Described, Transactions
-    from tidelog.rpc.open_in import StandingOpen
+    from tidelog.rpc.open_transactions import OpenTransaction
 
 ENDED_BY = {
     "nobody": "nobody: abort it",
@@ -64,18 +64,18 @@ def list_transactions(
 
     longer_ms = -1 if longer_than is None else int(longer_than * 1000)
     with Transactions(bootstrap) as transactions:
-        found = transactions.all(states, longer_ms, match)
+        listed = transactions.all(states, longer_ms, match)
     if as_json:
         show_json(
             [
                 {"id": t.name, "state": t.state, "producer_id": t.producer_id, "coordinator": t.coordinator}
-                for t in found
+                for t in listed
             ]
         )
-    elif found:
+    elif listed:
         show_table(
             ["Transactional id", "State", "Producer id", "Coordinator"],
-            [(t.name, t.state, t.producer_id, t.coordinator) for t in found],
+            [(t.name, t.state, t.producer_id, t.coordinator) for t in listed],
             right=(2, 3),
         )
     else:
@@ -97,11 +97,11 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     from tidelog.client.transactions import Transactions
 
     with Transactions(bootstrap) as transactions:
-        found = [transactions.describe(name) for name in names]
+        described = [transactions.describe(name) for name in names]
     if as_json:
-        show_json([_described(each) for each in found])
+        show_json([_described(each) for each in described])
         return
-    for each in found:
+    for each in described:
         click.secho(each.name, bold=True, nl=False)
         click.echo(
             f"  {each.state}, producer {each.producer_id} of epoch {each.producer_epoch}, timeout {_timeout(each)}"
@@ -141,10 +141,12 @@ def hanging(topics: tuple[str, ...], every: bool, longer_than: float, bootstrap:
     from tidelog.client.transactions import Transactions
 
     with Transactions(bootstrap) as transactions:
-        found = transactions.open_in(topics) if every else transactions.hanging(topics, int(longer_than * 1000))
+        open_transactions = (
+            transactions.open_transactions(topics) if every else transactions.hanging(topics, int(longer_than * 1000))
+        )
     if as_json:
-        show_json([_open(each) for each in found])
-    elif found:
+        show_json([_open(each) for each in open_transactions])
+    elif open_transactions:
         show_table(
             ["Topic", "Partition", "From offset", "Transactional id", "Producer id", "Epoch", "Since", "Ended by"],
             [
@@ -152,7 +154,7 @@ def hanging(topics: tuple[str, ...], every: bool, longer_than: float, bootstrap:
                     *(o.topic, o.partition, o.first_offset, o.name or "unknown", o.producer_id, o.producer_epoch),
                     *(human_time(o.since_ms), ENDED_BY[o.ended_by]),
                 )
-                for o in found
+                for o in open_transactions
             ],
             right=(1, 2, 4, 5),
         )
@@ -205,14 +207,14 @@ def abort(
         raise click.UsageError("give a transactional id, or all of --topic, --partition and --offset")
     with Transactions(bootstrap) as transactions:
         if name is not None:
-            told, words = _abort(transactions, name, yes, prepared)
+            outcome, words = _abort(transactions, name, yes, prepared)
         else:
             assert topic is not None
             assert partition is not None
             assert offset is not None
-            told, words = _abort_hanging(transactions, topic, partition, offset, yes)
+            outcome, words = _abort_hanging(transactions, topic, partition, offset, yes)
     if as_json:
-        show_json(told)
+        show_json(outcome)
     else:
         click.echo(words)
 
@@ -235,17 +237,17 @@ def _abort(transactions: "Transactions", name: str, yes: bool, prepared: bool) -
 def _abort_hanging(
     transactions: "Transactions", topic: str, partition: int, offset: int, yes: bool
 ) -> tuple[dict[str, Any], str]:
-    found = transactions.find(topic, partition, offset)
-    if found.name is not None:
+    transaction = transactions.find(topic, partition, offset)
+    if transaction.name is not None:
         raise Failure(
-            f"the transaction in {topic}-{partition} is of {found.name}, which its coordinator knows: with a marker "
-            "past it the transaction would be aborted here, and perhaps committed elsewhere",
-            f"`tidelog txn abort {shlex.quote(found.name)}` aborts all of it",
+            f"the transaction in {topic}-{partition} is of {transaction.name}, which its coordinator knows: with a "
+            "marker past it the transaction would be aborted here, and perhaps committed elsewhere",
+            f"`tidelog txn abort {shlex.quote(transaction.name)}` aborts all of it",
         )
-    confirm(f"Write an abort marker of producer {found.producer_id} to {topic}-{partition}?", yes=yes)
-    transactions.end_hanging(found)
-    words = f"Aborted the transaction of producer {found.producer_id} in {topic}-{partition}."
-    return {**_open(found), "aborted": True}, words
+    confirm(f"Write an abort marker of producer {transaction.producer_id} to {topic}-{partition}?", yes=yes)
+    transactions.end_hanging(transaction)
+    words = f"Aborted the transaction of producer {transaction.producer_id} in {topic}-{partition}."
+    return {**_open(transaction), "aborted": True}, words
 
 
 def _timeout(described: "Described") -> str:
@@ -271,15 +273,15 @@ def _described(described: "Described") -> dict[str, Any]:
     }
 
 
-def _open(found: "StandingOpen") -> dict[str, Any]:
+def _open(transaction: "OpenTransaction") -> dict[str, Any]:
     return {
-        "topic": found.topic,
-        "partition": found.partition,
-        "offset": found.first_offset,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "last_written_ms": found.last_written_ms,
-        "id": found.name,
-        "since_ms": found.since_ms,
-        "ended_by": found.ended_by,
+        "topic": transaction.topic,
+        "partition": transaction.partition,
+        "offset": transaction.first_offset,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "last_written_ms": transaction.last_written_ms,
+        "id": transaction.name,
+        "since_ms": transaction.since_ms,
+        "ended_by": transaction.ended_by,
     }

@@ -32,7 +32,7 @@ def settle(names: tuple[str, ...], decisions: str | None, yes: bool, bootstrap: 
     """
     from tidelog.cli.pipeline_told import brokers_told
     from tidelog.spark.sink.producers import owner_of
-    from tidelog.spark.sink.settlement import NotTold, settle_run
+    from tidelog.spark.sink.settlement import UnknownDecision, settle_run
     from tidelog.spark.sink.sink_options import read_sink_options
 
     runs: dict[str, str] = {}
@@ -46,7 +46,7 @@ def settle(names: tuple[str, ...], decisions: str | None, yes: bool, bootstrap: 
     try:
         with brokers_told():
             ended = {run: settle_run(options, run, decisions) for run in runs}
-    except NotTold as error:
+    except UnknownDecision as error:
         raise Failure(str(error), error.advice) from None
     if as_json:
         show_json([{"run": run, "sink": runs[run], "ended": count} for run, count in ended.items()])

@@ -167,16 +167,16 @@ class Admin:
 
     def topics(self) -> list[Topic]:
         """Every topic with its partitions, by name."""
-        found = self._metadata()
-        return [self._topic(found[name]) for name in sorted(found)]
+        metadata = self._metadata()
+        return [self._topic(metadata[name]) for name in sorted(metadata)]
 
     def topic(self, name: str) -> Topic:
         """One topic with its partitions, their first and next offsets, and the configs that were set for it."""
         known = self._metadata()
-        found = known.get(name)
-        if found is None:
+        metadata = known.get(name)
+        if metadata is None:
             raise unknown_topic(name, known)
-        plain = self._topic(found)
+        plain = self._topic(metadata)
         offline = self._offline(name)
         served = [partition for partition in plain.partitions if partition.index not in offline]
         starts = self._offsets(name, served, library.OffsetSpec.earliest())
@@ -194,12 +194,12 @@ class Admin:
         except KafkaException as error:
             raise from_kafka(error, self._bootstrap, "list the topics") from None
 
-    def _topic(self, found: Any) -> Topic:
+    def _topic(self, metadata: Any) -> Topic:
         partitions = [
             Partition(p.id, p.leader, list(p.replicas), list(p.isrs))
-            for p in sorted(found.partitions.values(), key=lambda p: p.id)
+            for p in sorted(metadata.partitions.values(), key=lambda p: p.id)
         ]
-        return Topic(found.topic, partitions)
+        return Topic(metadata.topic, partitions)
 
     def _topic_id(self, name: str) -> str | None:
         described = self._client.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)
@@ -226,8 +226,8 @@ class Admin:
     def _offline(self, name: str) -> dict[int, str]:
         """The partitions of the topic that can't be served, and why."""
         with connected(self._bootstrap, f"describe topic {name}") as cluster:
-            found = offline_partitions(cluster, [name])
-        return {each.partition: each.why for each in found}
+            offline = offline_partitions(cluster, [name])
+        return {each.partition: each.why for each in offline}
 
     def _wait(self, answer: "Future[T]", doing: str) -> T:
         try:

@@ -5,19 +5,19 @@ from shlex import quote
 from typing import Literal
 
 from tidelog.client.admin import INTERNAL_TOPICS
+from tidelog.client.bounds import (
+    DAYS_LEFT_MIN,
+    FREE_SHARE_MIN,
+    NOTES_MAX,
+    OPEN_LONGER_THAN_MS,
+    TOLD_GROUPS_MAX,
+    TOLD_OFFLINE_MAX,
+)
 from tidelog.client.health import BrokerHealth, GroupHealth, Health
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
-from tidelog.rpc.open_in import StandingOpen
+from tidelog.rpc.open_transactions import OpenTransaction
 
-FREE_SHARE_MIN = 0.05
-DAYS_LEFT_MIN = 7.0
-OFFLINE_MAX = 20
-GROUPS_MAX = 20
-"""Problems of one kind that are told one by one."""
-NOTES_MAX = 3
-"""Notes of one kind that are."""
-OPEN_LONGER_THAN_S = 60
 SMALL_BYTES = 1 << 20
 
 Kind = Literal["unreachable", "offline", "disk", "transaction", "group"]
@@ -34,44 +34,44 @@ class Problem:
     commands: tuple[str, ...] = ()
 
 
-def problems(found: Health) -> list[Problem]:
+def problems(health: Health) -> list[Problem]:
     """Those that need somebody, the worst first."""
-    told = [_offline(each) for each in found.offline[:OFFLINE_MAX]]
-    if len(found.offline) > OFFLINE_MAX:
-        more = len(found.offline) - OFFLINE_MAX
-        told.append(
+    listed = [_offline(each) for each in health.offline[:TOLD_OFFLINE_MAX]]
+    if len(health.offline) > TOLD_OFFLINE_MAX:
+        more = len(health.offline) - TOLD_OFFLINE_MAX
+        listed.append(
             Problem("offline", f"{more:,} more partitions are offline", "look at them", ("tidelog status --json",))
         )
-    for broker in found.brokers:
+    for broker in health.brokers:
         for folder in broker.folders or ():
-            told += _disk(broker, folder)
-    told += [_transaction(each) for each in found.hanging or ()]
-    of_groups = [problem for group in found.groups or () for problem in _group(group)]
-    told += of_groups[:GROUPS_MAX]
-    if len(of_groups) > GROUPS_MAX:
-        more = len(of_groups) - GROUPS_MAX
-        told.append(Problem("group", f"{more:,} more groups have problems", "look at them", ("tidelog group list",)))
-    return told
+            listed += _disk(broker, folder)
+    listed += [_transaction(each) for each in health.hanging or ()]
+    of_groups = [problem for group in health.groups or () for problem in _group(group)]
+    listed += of_groups[:TOLD_GROUPS_MAX]
+    if len(of_groups) > TOLD_GROUPS_MAX:
+        more = len(of_groups) - TOLD_GROUPS_MAX
+        listed.append(Problem("group", f"{more:,} more groups have problems", "look at them", ("tidelog group list",)))
+    return listed
 
 
-def notes(found: Health) -> list[str]:
+def notes(health: Health) -> list[str]:
     """What is worth a look, and no problem by itself."""
-    idle = [group for group in found.groups or () if group.state == "empty" and group.unread]
-    told = [
+    idle = [group for group in health.groups or () if group.state == "empty" and group.unread]
+    lines = [
         f"group {group.name} has no members and is {group.unread:,} record{'' if group.unread == 1 else 's'} behind: "
         f"start its consumers, or, if nobody needs it any more, `tidelog group delete {quote(group.name)}`"
         for group in idle[:NOTES_MAX]
     ]
     if len(idle) > NOTES_MAX:
-        told.append(
+        lines.append(
             f"{len(idle) - NOTES_MAX:,} more groups have no members and are behind: "
             "`tidelog group list --state empty` shows them"
         )
-    told += _open_for_long(found)
-    left_out = (found.groups_in_all or 0) - len(found.groups or ())
-    if found.groups is not None and left_out > 0:
-        told.append(f"{left_out:,} more groups were not looked at")
-    return told + [f"unknown: {each}" for each in found.unknown]
+    lines += _open_for_long(health)
+    left_out = (health.groups_in_all or 0) - len(health.groups or ())
+    if health.groups is not None and left_out > 0:
+        lines.append(f"{left_out:,} more groups were not looked at")
+    return lines + [f"unknown: {each}" for each in health.unknown]
 
 
 def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
@@ -85,7 +85,7 @@ def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
 def _offline(each: Offline) -> Problem:
     if not each.has_leader:
         return Problem("offline", f"{each.place} is offline: it has no leader", "start the broker that has it")
-    what = each.told
+    what = each.message
     look = f"tidelog topic describe {each.topic}"
     if "restart" in (each.reason or ""):
         return Problem("offline", what, "do as that says, or restore its files from a backup first", (look,))
@@ -142,7 +142,7 @@ def _largest(folder: LogDir) -> str | None:
     return max(sizes, key=lambda topic: sizes[topic]) if any(sizes.values()) else None
 
 
-def _transaction(each: StandingOpen) -> Problem:
+def _transaction(each: OpenTransaction) -> Problem:
     what = (
         f"a transaction of {each.name or f'producer {each.producer_id}'} hangs in {each.topic}-{each.partition}: "
         f"readers of committed records wait at offset {each.first_offset}"
@@ -209,22 +209,22 @@ def _beyond_end(group: GroupHealth) -> Problem:
     )
 
 
-def _open_for_long(found: Health) -> list[str]:
+def _open_for_long(health: Health) -> list[str]:
     """Transactions that are open for long, though somebody will end them: one note for each, the oldest first."""
-    hanging = {(each.topic, each.partition, each.first_offset) for each in found.hanging or ()}
-    oldest: dict[int, StandingOpen] = {}
-    for each in sorted(found.standing_open or (), key=lambda each: each.since_ms):
+    hanging = {(each.topic, each.partition, each.first_offset) for each in health.hanging or ()}
+    oldest: dict[int, OpenTransaction] = {}
+    for each in sorted(health.open_transactions or (), key=lambda each: each.since_ms):
         if (each.topic, each.partition, each.first_offset) not in hanging:
             oldest.setdefault(each.producer_id, each)
-    long = [each for each in oldest.values() if found.asked_ms - each.since_ms > OPEN_LONGER_THAN_S * 1000]
-    told = [
+    long = [each for each in oldest.values() if health.asked_ms - each.since_ms > OPEN_LONGER_THAN_MS]
+    lines = [
         f"the transaction of {each.name or f'producer {each.producer_id}'} is open for "
-        f"{(found.asked_ms - each.since_ms) // 1000:,} s: readers of committed records wait at offset "
+        f"{(health.asked_ms - each.since_ms) // 1000:,} s: readers of committed records wait at offset "
         f"{each.first_offset:,} of {each.topic}-{each.partition}; `tidelog txn hanging {each.topic} --open` tells more"
         for each in long[:NOTES_MAX]
     ]
     if len(long) > NOTES_MAX:
-        told.append(
+        lines.append(
             f"{len(long) - NOTES_MAX:,} more are open for over a minute: `tidelog txn hanging --open` shows them"
         )
-    return told
+    return lines

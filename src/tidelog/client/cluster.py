@@ -21,7 +21,7 @@ def reach(bootstrap: str, patience_s: float = REQUEST_TIMEOUT_S) -> Cluster:
 @contextmanager
 def connected(bootstrap: str, doing: str) -> Generator[Cluster]:
     """To be asked by `doing`, as in "describe topic t"; where nobody listens, that is told at once."""
-    with told(bootstrap, doing), reach(bootstrap) as cluster:
+    with client_errors(bootstrap, doing), reach(bootstrap) as cluster:
         cluster.any()
         yield cluster
 
@@ -31,7 +31,7 @@ def _no_hint(error: KafkaError) -> str | None:
 
 
 @contextmanager
-def told(bootstrap: str, doing: str, hint: Callable[[KafkaError], str | None] = _no_hint) -> Generator[None]:
+def client_errors(bootstrap: str, doing: str, hint: Callable[[KafkaError], str | None] = _no_hint) -> Generator[None]:
     """What brokers answered, or that none did, as a ClientError; `hint` says what to do about an answer."""
     try:
         yield

@@ -76,9 +76,9 @@ def alter(
         changes += [AlterableConfig(name=each, config_operation=DELETE, value=None) for each in taken_back]
         resource = AlterConfigsResource(resource_type=KINDS[kind], resource_name=name, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
-        [told] = connection.ask(request, IncrementalAlterConfigsResponse).responses
-        if told.error_code:
-            raise _refused(kind, name, told.error_code, told.error_message)
+        [answer] = connection.ask(request, IncrementalAlterConfigsResponse).responses
+        if answer.error_code:
+            raise _refused(kind, name, answer.error_code, answer.error_message)
 
 
 def _where(cluster: Cluster, kind: Kind, name: str | None) -> tuple[str, Connection]:
@@ -101,11 +101,11 @@ def _where(cluster: Cluster, kind: Kind, name: str | None) -> tuple[str, Connect
 def _describe(cluster: Cluster, connection: Connection, kind: Kind, name: str) -> list[Entry]:
     resource = DescribeConfigsResource(resource_type=KINDS[kind], resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
-    [told] = connection.ask(request, DescribeConfigsResponse).results
-    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    [answer] = connection.ask(request, DescribeConfigsResponse).results
+    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise unknown_topic(name, cluster.topics())
-    if told.error_code:
-        raise _refused(kind, name, told.error_code, told.error_message)
+    if answer.error_code:
+        raise _refused(kind, name, answer.error_code, answer.error_message)
     return [
         Entry(
             each.name,
@@ -115,7 +115,7 @@ def _describe(cluster: Cluster, connection: Connection, kind: Kind, name: str) -
             each.is_sensitive,
             each.documentation,
         )
-        for each in sorted(told.configs, key=lambda each: each.name)
+        for each in sorted(answer.configs, key=lambda each: each.name)
     ]
 
 

@@ -11,15 +11,18 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    TopicPartition,
 )
 from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import (
+    TopicPartition as ConfluentPartition,
+)
 
 from tidelog.client.connect import MESSAGE_BYTES_MAX, REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
 from tidelog.client.offline import Offline
+from tidelog.client.offline_watch import OfflineWatch, refuse
 from tidelog.client.start import Start
-from tidelog.client.unserved import Unserved, refuse
+from tidelog.wire.topic_partition import TopicPartition
 
 POLL_RECORDS = 1000
 READING: dict[str, Any] = {
@@ -28,8 +31,6 @@ READING: dict[str, Any] = {
     "receive_message_max_bytes": MESSAGE_BYTES_MAX,
     "fetch_wait_max_ms": 100,
 }
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def read(
     settings.
     """
     topics = [topic] if isinstance(topic, str) else list(topic)
-    reading = _Reading(bootstrap, topics, Unserved(bootstrap, topics, offline), more)
+    reading = _Reading(bootstrap, topics, OfflineWatch(bootstrap, topics, offline), more)
     try:
         yield from reading.run(start or Start("beginning"), partitions, count, stop_at_end, poll_s, idle)
     finally:
@@ -74,10 +75,10 @@ def read(
 
 
 class _Reading:
-    def __init__(self, bootstrap: str, topics: list[str], unserved: Unserved, more: dict[str, Any]) -> None:
+    def __init__(self, bootstrap: str, topics: list[str], offline_watch: OfflineWatch, more: dict[str, Any]) -> None:
         self._bootstrap = bootstrap
         self._topics = topics
-        self._unserved = unserved
+        self._offline_watch = offline_watch
         knock(bootstrap)
         fixed: dict[str, Any] = {
             "group_id": "tidelog",  # the library wants one; without commits and subscriptions it is never used
@@ -97,15 +98,15 @@ class _Reading:
         idle: Callable[[], None],
     ) -> Iterator[Message]:
         there = [(topic, partition) for topic in self._topics for partition in self._partitions(topic, chosen)]
-        self._unserved.look(chosen)
+        self._offline_watch.look(chosen)
         if stop_at_end or start.kind in ("last", "time"):
-            there = [place for place in there if place not in self._unserved.places]
+            there = [place for place in there if place not in self._offline_watch.places]
         ends = {place: self._range(place)[1] for place in there} if stop_at_end else {}
         places = self._places(start, there)
         left = {(at.topic, at.partition) for at in places if ends.get((at.topic, at.partition), -1) != at.offset}
         self.consumer.assign(places)
         seen = 0
-        while (left - self._unserved.places or not stop_at_end) and seen != count:
+        while (left - self._offline_watch.places or not stop_at_end) and seen != count:
             wanted = POLL_RECORDS if count is None else min(POLL_RECORDS, count - seen)
             messages = self.consumer.consume(wanted, poll_s)
             for message in messages:
@@ -119,8 +120,8 @@ class _Reading:
                         left.discard(place)
                 else:
                     left.discard(place)
-            if self._unserved.due:
-                self._unserved.look(chosen)
+            if self._offline_watch.due:
+                self._offline_watch.look(chosen)
             if not messages:
                 idle()
 
@@ -131,16 +132,16 @@ class _Reading:
                 raise ClientError(f"{topic} has no partition {partition}: it has {len(there)}, numbered from 0")
         return chosen or there
 
-    def _places(self, start: Start, there: list[Place]) -> list[TopicPartition]:
+    def _places(self, start: Start, there: list[TopicPartition]) -> list[ConfluentPartition]:
         if start.kind == "time":
-            asked = [TopicPartition(*place, start.value) for place in there]
+            asked = [ConfluentPartition(*place, start.value) for place in there]
             try:
                 return self.consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
             except KafkaException as error:
                 raise from_kafka(error, self._bootstrap, f"find a time in {', '.join(self._topics)}") from None
-        return [TopicPartition(*place, self._offset(start, place)) for place in there]
+        return [ConfluentPartition(*place, self._offset(start, place)) for place in there]
 
-    def _offset(self, start: Start, place: Place) -> int:
+    def _offset(self, start: Start, place: TopicPartition) -> int:
         if start.kind == "beginning":
             return OFFSET_BEGINNING
         if start.kind == "end":
@@ -148,9 +149,9 @@ class _Reading:
         low, high = self._range(place)
         return max(low, high - start.value) if start.kind == "last" else start.value
 
-    def _range(self, place: Place) -> tuple[int, int]:
+    def _range(self, place: TopicPartition) -> tuple[int, int]:
         try:
-            return self.consumer.get_watermark_offsets(TopicPartition(*place), timeout=REQUEST_TIMEOUT_S)
+            return self.consumer.get_watermark_offsets(ConfluentPartition(*place), timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
             raise from_kafka(error, self._bootstrap, f"read {place[0]}") from None
 
@@ -169,12 +170,12 @@ class _Reading:
 
 def partitions_of(consumer: Consumer, bootstrap: str, topic: str) -> list[int]:
     try:
-        found = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+        metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     except KafkaException as error:
         raise from_kafka(error, bootstrap, f"read {topic}") from None
-    if found.error is not None:
-        raise from_kafka(found.error, bootstrap, f"read {topic}")
-    return sorted(found.partitions)
+    if metadata.error is not None:
+        raise from_kafka(metadata.error, bootstrap, f"read {topic}")
+    return sorted(metadata.partitions)
 
 
 def at_end(message: KafkaMessage, bootstrap: str) -> bool:

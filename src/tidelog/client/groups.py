@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import confluent_kafka.admin
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from tidelog.client.connect import REQUEST_TIMEOUT_S, knock, settings
 from tidelog.client.errors import ClientError, from_kafka
-from tidelog.client.lag import Place, Progress, first_unread_ms
+from tidelog.client.lag import Progress, first_unread_ms
 from tidelog.client.start import Start
+from tidelog.wire.topic_partition import TopicPartition
 
 library: Any = confluent_kafka.admin  # its own types are partial, so they end here
 
@@ -23,8 +25,8 @@ class Member:
     client_id: str
     host: str
     instance_id: str | None
-    partitions: list[Place]
-    target: list[Place] | None = None
+    partitions: list[TopicPartition]
+    target: list[TopicPartition] | None = None
     """Where the broker is still moving partitions: what the member will have."""
 
 
@@ -64,16 +66,16 @@ class Groups:
     def all(self) -> list[Group]:
         """Every group with its members, by name."""
         names = self.names()
-        found: list[Group] = []
+        groups: list[Group] = []
         for place in range(0, len(names), DESCRIBED_AT_ONCE):
-            found += self._described(names[place : place + DESCRIBED_AT_ONCE])
-        return found
+            groups += self._described(names[place : place + DESCRIBED_AT_ONCE])
+        return groups
 
     def group(self, name: str) -> Group:
-        [found] = self._described([name])
-        if found.state == "dead":
+        [described] = self._described([name])
+        if described.state == "dead":
             raise unknown_group(name)
-        return found
+        return described
 
     def progress(self, groups: Sequence[Group]) -> list[list[Progress]]:
         """Of each group, every partition that it has an offset of or a member for: committed, end, lag, time behind."""
@@ -85,40 +87,40 @@ class Groups:
         ends, unreachable_too = self._offsets(places, library.OffsetSpec.latest())
         unreachable |= unreachable_too
 
-        def standing(place: Place, offset: int | None) -> Progress:
+        def standing(place: TopicPartition, offset: int | None) -> Progress:
             gone = place not in ends and place not in unreachable
             return Progress(*place, offset, starts.get(place), stable_ends.get(place), ends.get(place), gone)
 
-        found = [
+        by_group = [
             [standing(place, at.get(place)) for place in sorted(at.keys() | has)]
             for at, has in zip(committed, assigned, strict=True)
         ]
-        unread = {(p.place, p.begins) for of_group in found for p in of_group if p.begins is not None and p.lag}
+        unread = {(p.place, p.begins) for of_group in by_group for p in of_group if p.begins is not None and p.lag}
         ages_ms = first_unread_ms(self._bootstrap, unread)
         return [
             [
                 replace(p, behind_ms=0 if p.lag == 0 else ages_ms.get((p.place, p.begins or 0)) if p.lag else None)
                 for p in of_group
             ]
-            for of_group in found
+            for of_group in by_group
         ]
 
-    def committed(self, name: str) -> dict[Place, int]:
+    def committed(self, name: str) -> dict[TopicPartition, int]:
         """The offsets that a group committed; none for a group that isn't there."""
         return self._committed([name])[0]
 
-    def _committed(self, names: Sequence[str]) -> list[dict[Place, int]]:
+    def _committed(self, names: Sequence[str]) -> list[dict[TopicPartition, int]]:
         answers = [
             self._client.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(name)], request_timeout=REQUEST_TIMEOUT_S
             )[name]
             for name in names
         ]
-        found: list[dict[Place, int]] = []
+        by_group: list[dict[TopicPartition, int]] = []
         for name, answer in zip(names, answers, strict=True):
-            told = self._wait(answer, f"ask for the offsets of group {name}").topic_partitions or ()
-            found.append({(each.topic, each.partition): each.offset for each in told if each.offset >= 0})
-        return found
+            offsets = self._wait(answer, f"ask for the offsets of group {name}").topic_partitions or ()
+            by_group.append({(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0})
+        return by_group
 
     def plan(self, name: str, where: "Start | Shift", topics: Sequence[tuple[str, Sequence[int]]] = ()) -> list[Change]:
         """What a reset would change, and where to; ClientError where the group has members, or a partition can't be
@@ -145,7 +147,7 @@ class Groups:
         ]
 
     def reset(self, name: str, changes: Iterable[Change]) -> None:
-        offsets = [TopicPartition(each.topic, each.partition, each.new) for each in changes]
+        offsets = [ConfluentPartition(each.topic, each.partition, each.new) for each in changes]
         asked = [ConsumerGroupTopicPartitions(name, offsets)]
         answer = self._client.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[name]
         doing = f"reset group {name}"
@@ -169,10 +171,10 @@ class Groups:
             raise from_kafka(error, self._bootstrap, f"delete group {name}") from None
 
     def _listed(self) -> list[Any]:
-        found = self._wait(self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "list the groups")
-        for error in found.errors or ():
+        listing = self._wait(self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "list the groups")
+        for error in listing.errors or ():
             raise from_kafka(error, self._bootstrap, "list the groups")
-        return found.valid or []
+        return listing.valid or []
 
     def _described(self, names: list[str]) -> list[Group]:
         if not names:
@@ -186,7 +188,7 @@ class Groups:
             count = len(group.members)
             raise members_in_the_way(name, f"it has {count} member{'s' if count != 1 else ''} and is {group.state}")
 
-    def _refuse_unreachable(self, name: str, places: list[Place], unreachable: set[Place]) -> None:
+    def _refuse_unreachable(self, name: str, places: list[TopicPartition], unreachable: set[TopicPartition]) -> None:
         for topic, partition in sorted(unreachable):
             others = ",".join(str(each) for of, each in places if of == topic and (of, each) not in unreachable)
             raise ClientError(
@@ -194,9 +196,9 @@ class Groups:
                 "`tidelog status` says why" + (f"; --topic {topic}:{others} leaves it out" if others else ""),
             )
 
-    def _chosen(self, topics: Sequence[tuple[str, Sequence[int]]]) -> list[Place]:
+    def _chosen(self, topics: Sequence[tuple[str, Sequence[int]]]) -> list[TopicPartition]:
         there = self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        places: set[Place] = set()
+        places: set[TopicPartition] = set()
         for topic, partitions in topics:
             if topic not in there:
                 raise ClientError(f"there is no topic {topic}", "`tidelog topic list` shows the topics there are")
@@ -210,11 +212,11 @@ class Groups:
     def _wanted(
         self,
         where: "Start | Shift",
-        places: list[Place],
-        committed: dict[Place, int],
-        starts: dict[Place, int],
-        ends: dict[Place, int],
-    ) -> dict[Place, int]:
+        places: list[TopicPartition],
+        committed: dict[TopicPartition, int],
+        starts: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
         if isinstance(where, Shift):
             missing = [place for place in places if place not in committed]
             if missing:
@@ -226,32 +228,35 @@ class Groups:
         if where.kind == "offset":
             return dict.fromkeys(places, where.value)
         if where.kind == "time":
-            found, _ = self._offsets(places, library.OffsetSpec.for_timestamp(where.value))
-            return {place: ends.get(place, 0) if found.get(place, -1) < 0 else found[place] for place in places}
+            by_time, _ = self._offsets(places, library.OffsetSpec.for_timestamp(where.value))
+            return {place: ends.get(place, 0) if by_time.get(place, -1) < 0 else by_time[place] for place in places}
         if where.kind == "last":
             return {place: ends.get(place, 0) - where.value for place in places}
         return starts if where.kind == "beginning" else ends
 
     def _offsets(
-        self, places: Iterable[Place], which: object, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    ) -> tuple[dict[Place, int], set[Place]]:
+        self,
+        places: Iterable[TopicPartition],
+        which: object,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
         """The offsets of those partitions that are there, and those that are but can't be reached just now."""
-        asked = {TopicPartition(*place): which for place in places}
-        found: dict[Place, int] = {}
-        unreachable: set[Place] = set()
+        asked = {ConfluentPartition(*place): which for place in places}
+        offsets: dict[TopicPartition, int] = {}
+        unreachable: set[TopicPartition] = set()
         if not asked:
-            return found, unreachable
+            return offsets, unreachable
         answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
         for place, answer in answers.items():
             try:
-                found[place.topic, place.partition] = answer.result(REQUEST_TIMEOUT_S * 2).offset
+                offsets[place.topic, place.partition] = answer.result(REQUEST_TIMEOUT_S * 2).offset
             except KafkaException as error:
                 code = error.args[0].code()
                 if code in UNREACHABLE:
                     unreachable.add((place.topic, place.partition))
                 elif code not in GONE:
                     raise from_kafka(error, self._bootstrap, f"ask for the offsets of {place.topic}") from None
-        return found, unreachable
+        return offsets, unreachable
 
     def _wait(self, answer: Any, doing: str) -> Any:
         try:
@@ -288,11 +293,13 @@ def members_in_the_way(name: str, why: str) -> ClientError:
     )
 
 
-def _group(name: str, found: Any) -> Group:
-    kind = found.type.name.lower()
-    coordinator = f"{found.coordinator.host}:{found.coordinator.port}" if found.coordinator else ""
-    members = sorted((_member(member) for member in found.members), key=lambda member: (member.client_id, member.id))
-    return Group(name, _state(found.state.name), kind, found.partition_assignor, coordinator, members)
+def _group(name: str, description: Any) -> Group:
+    kind = description.type.name.lower()
+    coordinator = f"{description.coordinator.host}:{description.coordinator.port}" if description.coordinator else ""
+    members = sorted(
+        (_member(member) for member in description.members), key=lambda member: (member.client_id, member.id)
+    )
+    return Group(name, _state(description.state.name), kind, description.partition_assignor, coordinator, members)
 
 
 def _state(name: str) -> str:
@@ -300,18 +307,18 @@ def _state(name: str) -> str:
     return name.lower() if name in ("STABLE", "EMPTY", "DEAD") else "rebalancing"
 
 
-def _member(found: Any) -> Member:
-    partitions = _places(found.assignment)
-    target = None if found.target_assignment is None else _places(found.target_assignment)
+def _member(description: Any) -> Member:
+    partitions = _places(description.assignment)
+    target = None if description.target_assignment is None else _places(description.target_assignment)
     return Member(
-        id=found.member_id,
-        client_id=found.client_id,
-        host=found.host.lstrip("/"),
-        instance_id=found.group_instance_id or None,
+        id=description.member_id,
+        client_id=description.client_id,
+        host=description.host.lstrip("/"),
+        instance_id=description.group_instance_id or None,
         partitions=partitions,
         target=target if target != partitions else None,
     )
 
 
-def _places(assignment: Any) -> list[Place]:
+def _places(assignment: Any) -> list[TopicPartition]:
     return sorted((each.topic, each.partition) for each in assignment.topic_partitions)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tidelog.client.bounds import ASKED_GROUPS_MAX, OPEN_LONGER_THAN_MS
 from tidelog.client.cluster import connected
 from tidelog.client.errors import ClientError
 from tidelog.client.groups import Group, Groups
 from tidelog.client.lag import Progress
-from tidelog.client.log_dirs import LogDir, Place, log_dirs
+from tidelog.client.log_dirs import LogDir, log_dirs
 from tidelog.client.offline import Offline, offline_partitions
 from tidelog.client.transactions import Transactions
 from tidelog.rpc.cluster import Cluster
@@ -21,7 +22,7 @@ from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Unsupported
 from tidelog.rpc.groups import OF_SPARK_SINKS
 from tidelog.rpc.offsets import EARLIEST, LATEST, list_offsets
-from tidelog.rpc.open_in import StandingOpen
+from tidelog.rpc.open_transactions import OpenTransaction
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.wire.messages.describe_configs import (
@@ -29,14 +30,12 @@ from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
 BROKER_RESOURCE = 4
 FACTS_PREFIX = "tidelog."
-GROUPS_MAX = 300
-"""Groups whose offsets are looked at: each takes a request."""
-OPEN_LONGER_THAN_MS = 60_000
 SETTLES_WITHIN_S = 5.0
 """A rebalance that takes longer than this is worth a word."""
 COMMITS_WITHIN_S = 6.0
@@ -84,8 +83,8 @@ class Health:
     topics: int
     partitions: int
     offline: list[Offline]
-    standing_open: list[StandingOpen] | None = None
-    hanging: list[StandingOpen] | None = None
+    open_transactions: list[OpenTransaction] | None = None
+    hanging: list[OpenTransaction] | None = None
     """Those of them that no coordinator ends."""
     groups: list[GroupHealth] | None = None
     groups_in_all: int | None = None
@@ -111,7 +110,7 @@ class _Asking:
         brokers = [self._broker(node_id, connection) for node_id, connection in cluster.brokers()]
         known = cluster.topics()
         offline = offline_partitions(cluster)
-        found = Health(
+        health = Health(
             self._bootstrap,
             self._attempt("the cluster's id", self._cluster_id),
             brokers,
@@ -120,9 +119,9 @@ class _Asking:
             offline,
             unknown=self._unknown,
         )
-        self._attempt("transactions", lambda: self._transactions(found))
-        self._attempt("groups", lambda: self._groups(found))
-        return found
+        self._attempt("transactions", lambda: self._transactions(health))
+        self._attempt("groups", lambda: self._groups(health))
+        return health
 
     def _attempt(self, what: str, ask: Callable[[], T]) -> T | None:
         """The answer; None, and a note, where this one thing can't be told."""
@@ -140,22 +139,22 @@ class _Asking:
         folders = self._attempt(f"data folders of broker {node_id}", lambda: log_dirs(connection))
         return BrokerHealth(node_id, str(connection.address), facts, folders)
 
-    def _transactions(self, found: Health) -> None:
+    def _transactions(self, health: Health) -> None:
         with Transactions(self._bootstrap) as transactions:
-            found.standing_open = transactions.open_in()
-            found.hanging = transactions.hanging_of(found.standing_open, OPEN_LONGER_THAN_MS)
+            health.open_transactions = transactions.open_transactions()
+            health.hanging = transactions.hanging_of(health.open_transactions, OPEN_LONGER_THAN_MS)
 
     # -- groups
 
-    def _groups(self, found: Health) -> None:
-        for each in found.offline:
+    def _groups(self, health: Health) -> None:
+        for each in health.offline:
             if each.topic == OFFSETS_TOPIC:
                 raise ClientError(f"{each.place}, which keeps some of them, is offline")
         asking = Groups(self._bootstrap)
         every = [group for group in asking.all() if not group.name.startswith(OF_SPARK_SINKS)]
-        found.groups_in_all = len(every)
-        offline = {(each.topic, each.partition) for each in found.offline}
-        groups = self._settled(asking, every[:GROUPS_MAX])
+        health.groups_in_all = len(every)
+        offline = {(each.topic, each.partition) for each in health.offline}
+        groups = self._settled(asking, every[:ASKED_GROUPS_MAX])
         committed = self._committed(asking, groups)
         places = {place for offsets in committed.values() for place in offsets}
         places |= {place for group in groups for member in group.members for place in member.partitions}
@@ -166,7 +165,7 @@ class _Asking:
             if topic in known and index in known[topic].partitions and (topic, index) not in offline
         }
         starts, ends = self._offsets(there, EARLIEST), self._offsets(there, LATEST)
-        found.groups = [_group(group, committed[group.name], starts, ends) for group in groups]
+        health.groups = [_group(group, committed[group.name], starts, ends) for group in groups]
 
     def _settled(self, asking: Groups, groups: list[Group]) -> list[Group]:
         """Those that rebalance are looked at once more, after a while."""
@@ -179,24 +178,29 @@ class _Asking:
             moving = {name for name in moving if asking.group(name).state == "rebalancing"}
         return [asking.group(group.name) if group.state == "rebalancing" else group for group in groups]
 
-    def _committed(self, asking: Groups, groups: list[Group]) -> dict[str, dict[Place, int]]:
+    def _committed(self, asking: Groups, groups: list[Group]) -> dict[str, dict[TopicPartition, int]]:
         """The offsets of each. Groups with members that have none are asked again until consumers that commit by
         themselves have done so: those may have just begun."""
-        found = {group.name: asking.committed(group.name) for group in groups}
-        new = {group.name for group in groups if group.members and not found[group.name]}
+        by_group = {group.name: asking.committed(group.name) for group in groups}
+        new = {group.name for group in groups if group.members and not by_group[group.name]}
         deadline = time.monotonic() + COMMITS_WITHIN_S
         while new and time.monotonic() < deadline:
             time.sleep(0.5)
-            found |= {name: asking.committed(name) for name in new}
-            new = {name for name in new if not found[name]}
-        return found
+            by_group |= {name: asking.committed(name) for name in new}
+            new = {name for name in new if not by_group[name]}
+        return by_group
 
-    def _offsets(self, places: Iterable[Place], which: int) -> dict[Place, int]:
+    def _offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
         asked = dict.fromkeys(places, which)
         return {place: each.offset for place, each in list_offsets(self._cluster, asked).items()} if asked else {}
 
 
-def _group(group: Group, committed: dict[Place, int], starts: dict[Place, int], ends: dict[Place, int]) -> GroupHealth:
+def _group(
+    group: Group,
+    committed: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> GroupHealth:
     assigned = {place for member in group.members for place in member.partitions}
     progress = [
         Progress(*place, committed.get(place), starts.get(place), end=ends.get(place))

@@ -4,15 +4,16 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from tidelog.client.connect import REQUEST_TIMEOUT_S, settings
+from tidelog.wire.topic_partition import TopicPartition
 
 POLL_S = 0.1
 FETCHED_BYTES = 16 * 1024
 
-Place = tuple[str, int]
-Unread = tuple[Place, int]
+Unread = tuple[TopicPartition, int]
 """A partition, and the offset from which on it isn't consumed."""
 
 
@@ -33,7 +34,7 @@ class Progress:
     """How long ago the first record that isn't consumed yet was written; 0 where there is none, None where unknown."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
     @property
@@ -96,20 +97,20 @@ def first_unread_ms(bootstrap: str, unread: Iterable[Unread]) -> dict[Unread, in
     0 where there is none up to the end: markers of transactions have offsets, too. Those that did not come in time are
     left out. What is in a transaction that is open counts: it is there, and waits.
     """
-    rounds: list[dict[Place, int]] = []
+    rounds: list[dict[TopicPartition, int]] = []
     for place, offset in sorted(set(unread)):
         into = next((each for each in rounds if place not in each), None)
         if into is None:
             rounds.append(into := {})
         into[place] = offset
-    found: dict[Unread, int] = {}
+    ages: dict[Unread, int] = {}
     for places in rounds:
         ages_ms = _first_ages_ms(bootstrap, places)
-        found |= {(place, places[place]): age_ms for place, age_ms in ages_ms.items()}
-    return found
+        ages |= {(place, places[place]): age_ms for place, age_ms in ages_ms.items()}
+    return ages
 
 
-def _first_ages_ms(bootstrap: str, places: dict[Place, int]) -> dict[Place, int]:
+def _first_ages_ms(bootstrap: str, places: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Small fetches: a few bytes bring the first batches of many partitions at once, what lies behind costs little.
 
     A batch that is larger comes when its partition is the first of a fetch; the library takes turns.
@@ -127,33 +128,33 @@ def _first_ages_ms(bootstrap: str, places: dict[Place, int]) -> dict[Place, int]
             fetch_wait_max_ms=100,
         )
     )
-    found: dict[Place, int] = {}
+    ages_ms: dict[TopicPartition, int] = {}
     left = set(places)
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     try:
-        reader.assign([TopicPartition(*place, offset) for place, offset in places.items()])
+        reader.assign([ConfluentPartition(*place, offset) for place, offset in places.items()])
         while left and time.monotonic() < deadline:
             for message in reader.consume(1000, POLL_S):
                 place = (message.topic() or "", message.partition() or 0)
-                if place in left and _is_an_answer(message, found):
+                if place in left and _is_an_answer(message, ages_ms):
                     left.discard(place)
-                    reader.pause([TopicPartition(*place)])
+                    reader.pause([ConfluentPartition(*place)])
     finally:
         reader.close()
-    return found
+    return ages_ms
 
 
-def _is_an_answer(message: Message, found: dict[Place, int]) -> bool:
+def _is_an_answer(message: Message, ages_ms: dict[TopicPartition, int]) -> bool:
     place = (message.topic() or "", message.partition() or 0)
     error = message.error()
     if error is not None:
         at_end = error.code() == KafkaError._PARTITION_EOF
         if at_end:
-            found[place] = 0
+            ages_ms[place] = 0
         return at_end
     kind, written_ms = message.timestamp()
     if kind != TIMESTAMP_NOT_AVAILABLE:
-        found[place] = max(int(time.time() * 1000) - written_ms, 1)
+        ages_ms[place] = max(int(time.time() * 1000) - written_ms, 1)
     return True
 
 

@@ -6,8 +6,7 @@ from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-
-Place = tuple[str, int]
+from tidelog.wire.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class LogDir:
     total_bytes: int | None
     """None where the broker doesn't tell."""
     usable_bytes: int | None
-    sizes: dict[Place, int] = field(default_factory=dict[Place, int])
+    sizes: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
 
 def log_dirs(connection: Connection) -> list[LogDir]:
@@ -43,9 +42,9 @@ def log_dirs(connection: Connection) -> list[LogDir]:
 
 def topic_bytes(cluster: Cluster) -> dict[str, int]:
     """What each topic takes on all brokers together."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for _, connection in cluster.brokers():
         for folder in log_dirs(connection):
             for (topic, _), size in folder.sizes.items():
-                found[topic] = found.get(topic, 0) + size
-    return found
+                sizes[topic] = sizes.get(topic, 0) + size
+    return sizes

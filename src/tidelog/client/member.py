@@ -4,13 +4,15 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from tidelog.client.connect import knock, settings
-from tidelog.client.consumer import POLL_RECORDS, READING, Message, Place, at_end, partitions_of, plain
+from tidelog.client.consumer import POLL_RECORDS, READING, Message, at_end, partitions_of, plain
 from tidelog.client.errors import ClientError
 from tidelog.client.offline import Offline
-from tidelog.client.unserved import LOOK_AFTER_S, LOOK_EVERY_S, Unserved, refuse, unavailable
+from tidelog.client.offline_watch import LOOK_AFTER_S, LOOK_EVERY_S, OfflineWatch, refuse, unavailable
+from tidelog.wire.topic_partition import TopicPartition
 
 
 def read_as_member(
@@ -42,12 +44,12 @@ def read_as_member(
         **READING,
     }
     member = _Member(Consumer(settings(bootstrap, **fixed, **more)), bootstrap, group)
-    unserved = Unserved(bootstrap, topics, offline)
+    offline_watch = OfflineWatch(bootstrap, topics, offline)
     try:
         for topic in topics:
             partitions_of(member.consumer, bootstrap, topic)  # a topic that isn't there is an error, not a long wait
         yield from member.run(
-            list(topics), unserved, count, stop_at_end, poll_s, lambda: (member.wait(waits, stop_at_end), idle())
+            list(topics), offline_watch, count, stop_at_end, poll_s, lambda: (member.wait(waits, stop_at_end), idle())
         )
     finally:
         member.consumer.close()
@@ -60,13 +62,13 @@ class _Member:
         self._group = group
         self._joined = False
         self._look_at = time.monotonic() + LOOK_AFTER_S
-        self._unread: set[Place] = set()
+        self._unread: set[TopicPartition] = set()
         """Partitions of ours whose end wasn't reached yet."""
 
     def run(
         self,
         topics: list[str],
-        unserved: Unserved,
+        offline_watch: OfflineWatch,
         count: int | None,
         stop_at_end: bool,
         poll_s: float,
@@ -74,7 +76,7 @@ class _Member:
     ) -> Iterator[Message]:
         self.consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
         seen = 0
-        while seen != count and not (stop_at_end and self._joined and not self._unread - unserved.places):
+        while seen != count and not (stop_at_end and self._joined and not self._unread - offline_watch.places):
             wanted = POLL_RECORDS if count is None else min(POLL_RECORDS, count - seen)
             messages = self.consumer.consume(wanted, poll_s)
             for message in messages:
@@ -84,8 +86,8 @@ class _Member:
                 seen += 1
                 yield plain(message)
                 self.consumer.store_offsets(message)
-            if unserved.due:
-                unserved.look()
+            if offline_watch.due:
+                offline_watch.look()
             if not messages:
                 idle()
 
@@ -100,9 +102,9 @@ class _Member:
         if why is not None:
             tell(why)
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, _: Consumer, partitions: list[ConfluentPartition]) -> None:
         self._joined = True
         self._unread |= {(each.topic, each.partition) for each in partitions}
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, _: Consumer, partitions: list[ConfluentPartition]) -> None:
         self._unread -= {(each.topic, each.partition) for each in partitions}

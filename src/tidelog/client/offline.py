@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidelog.client.bounds import ASKED_REASONS_MAX
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.errors import Lost, Unsupported
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -12,9 +13,6 @@ from tidelog.wire.messages.describe_producers import (
     TopicRequest,
 )
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-
-REASONS_MAX = 50
-"""Partitions whose reasons are asked for: one request each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Offline:
         return self.reason or "its broker does not say why"
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         return f"{self.place} is offline: {self.why}"
 
 
@@ -43,7 +41,7 @@ def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) ->
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = cluster.patiently("list the topics", lambda: cluster.any().ask(request, MetadataResponse))
-    found = [
+    partitions = [
         (topic.name, each.partition_index, each.leader_id)
         for topic in response.topics
         for each in topic.partitions
@@ -53,18 +51,18 @@ def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) ->
         Offline(topic, index, "it has no leader", has_leader=False)
         if leader < 0
         else Offline(topic, index, _reason(cluster, topic, index, number))
-        for number, (topic, index, leader) in enumerate(sorted(found))
+        for number, (topic, index, leader) in enumerate(sorted(partitions))
     ]
 
 
 def _reason(cluster: Cluster, topic: str, index: int, number: int) -> str | None:
     """DescribeProducers is the one request that tells an error of a partition in words and changes nothing."""
-    if number >= REASONS_MAX:
+    if number >= ASKED_REASONS_MAX:
         return None
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
     try:
         connection, _ = cluster.leader(topic, index)
-        [told] = connection.ask(request, DescribeProducersResponse).topics[0].partitions
+        [answer] = connection.ask(request, DescribeProducersResponse).topics[0].partitions
     except (KafkaError, Lost, Unsupported):
         return None
-    return (told.error_message or ErrorCode(told.error_code).name) if told.error_code else None
+    return (answer.error_message or ErrorCode(answer.error_code).name) if answer.error_code else None

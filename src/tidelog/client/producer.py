@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as KafkaProducer
 
 from tidelog.client.connect import MESSAGE_BYTES_MAX, knock, settings
+from tidelog.client.delivery_error import delivery_error
 from tidelog.client.errors import ClientError, from_kafka
-from tidelog.client.unacknowledged import why
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 
@@ -109,7 +109,7 @@ class Producer:
             return None
         _, topic, partition, error = self._failure
         if error.code() in UNANSWERED:
-            return why(self._bootstrap, topic, partition)
+            return delivery_error(self._bootstrap, topic, partition)
         return from_kafka(error, self._bootstrap, f"write to {topic}")
 
     def __enter__(self) -> "Producer":

@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tidelog.client.cluster import reach, told
+from tidelog.client.cluster import client_errors, reach
 from tidelog.client.errors import ClientError
 from tidelog.client.offline import offline_partitions
 from tidelog.rpc.groups import TRANSACTION, coordinator
-from tidelog.rpc.open_in import StandingOpen, open_in, with_owners
+from tidelog.rpc.open_transactions import OpenTransaction, open_in_partitions, with_owners
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import PREPARED_MS
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -21,6 +21,7 @@ from tidelog.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 FENCE_TIMEOUT_MS = 1_000  # whoever uses the id next sets its own; more than brokers allow would be refused
 STATE_TOPIC = "__transaction_state"
@@ -44,7 +45,7 @@ class Described:
     timeout_ms: int
     started_ms: int | None
     """None where no transaction is open, or was since the id was initialised."""
-    partitions: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    partitions: list[TopicPartition] = field(default_factory=list[TopicPartition])
 
     @property
     def prepared(self) -> bool:
@@ -72,34 +73,34 @@ class Transactions:
         request = ListTransactionsRequest(
             state_filters=list(states), duration_filter=longer_than_ms, transactional_id_pattern=pattern
         )
-        with self._told("list transactions"):
-            found: list[Listed] = []
+        with self._client_errors("list transactions"):
+            listed: list[Listed] = []
             for node_id, connection in self._cluster.brokers():
                 response = connection.ask(request, ListTransactionsResponse)
                 _check(response.error_code, f"broker {node_id}")
-                found += [
+                listed += [
                     Listed(each.transactional_id, each.transaction_state, each.producer_id, node_id)
                     for each in response.transaction_states
                 ]
-        return sorted(found, key=lambda each: each.name)
+        return sorted(listed, key=lambda each: each.name)
 
     def describe(self, name: str) -> Described:
         request = DescribeTransactionsRequest(transactional_ids=[name])
-        with self._told(f"describe transactional id {name}"):
+        with self._client_errors(f"describe transactional id {name}"):
             response = self._cluster.patiently(
                 f"describe {name}",
                 lambda: coordinator(self._cluster, name, TRANSACTION).ask(request, DescribeTransactionsResponse),
             )
-            found = response.transaction_states[0]
-            _check(found.error_code, name)
+            state = response.transaction_states[0]
+            _check(state.error_code, name)
         return Described(
             name,
-            found.transaction_state,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_timeout_ms,
-            found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
-            [(topic.topic, index) for topic in found.topics for index in topic.partitions],
+            state.transaction_state,
+            state.producer_id,
+            state.producer_epoch,
+            state.transaction_timeout_ms,
+            state.transaction_start_time_ms if state.transaction_start_time_ms >= 0 else None,
+            [(topic.topic, index) for topic in state.topics for index in topic.partitions],
         )
 
     def abort(self, name: str) -> None:
@@ -110,19 +111,19 @@ class Transactions:
             asked = coordinator(self._cluster, name, TRANSACTION).ask(request, InitProducerIdResponse, 5)
             _check(asked.error_code, name)
 
-        with self._told(f"abort the transaction of {name}"):
+        with self._client_errors(f"abort the transaction of {name}"):
             self._cluster.patiently(f"fence {name}", fence)
 
     # -- in partitions
 
-    def open_in(self, topics: Iterable[str] = ()) -> list[StandingOpen]:
+    def open_transactions(self, topics: Iterable[str] = ()) -> list[OpenTransaction]:
         """Transactions that are open in partitions: of these topics, or of all. And whose they are.
 
         Of partitions that are offline nothing is known; nobody reads them either. ClientError where one has no owner
         that is known, and a coordinator is offline that may know it.
         """
         wanted = list(topics)
-        with self._told("look for open transactions"):
+        with self._client_errors("look for open transactions"):
             known = self._cluster.topics(wanted or None)
             for missing in set(wanted) - set(known):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing}")
@@ -134,10 +135,10 @@ class Transactions:
                 for index in topic.partitions
                 if (topic.name, index) not in silent
             ]
-            found = with_owners(self._cluster, open_in(self._cluster, places))
-            if any(each.owner is None for each in found):
+            standing = with_owners(self._cluster, open_in_partitions(self._cluster, places))
+            if any(each.owner is None for each in standing):
                 self._refuse_offline_coordinator()
-            return found
+            return standing
 
     def _refuse_offline_coordinator(self) -> None:
         for each in offline_partitions(self._cluster, [STATE_TOPIC]):
@@ -146,21 +147,21 @@ class Transactions:
                 "`tidelog status` says why; abort none before it is back",
             )
 
-    def hanging(self, topics: Iterable[str] = (), longer_than_ms: int = -1) -> list[StandingOpen]:
+    def hanging(self, topics: Iterable[str] = (), longer_than_ms: int = -1) -> list[OpenTransaction]:
         """Those that no coordinator will end by a timeout: of which none knows, and two-phase ones open for so long."""
-        return self.hanging_of(self.open_in(topics), longer_than_ms)
+        return self.hanging_of(self.open_transactions(topics), longer_than_ms)
 
-    def hanging_of(self, found: list[StandingOpen], longer_than_ms: int = -1) -> list[StandingOpen]:
-        long = {each.name for each in self.all(["Ongoing"], longer_than_ms)} if found else set[str]()
+    def hanging_of(self, standing: list[OpenTransaction], longer_than_ms: int = -1) -> list[OpenTransaction]:
+        long = {each.name for each in self.all(["Ongoing"], longer_than_ms)} if standing else set[str]()
         return [
             each
-            for each in found
+            for each in standing
             if each.ended_by == "nobody" or (each.ended_by in ("owner", "lease") and each.name in long)
         ]
 
-    def find(self, topic: str, partition: int, first_offset: int) -> StandingOpen:
+    def find(self, topic: str, partition: int, first_offset: int) -> OpenTransaction:
         """The transaction that is open there from this offset on."""
-        for each in self.open_in([topic]):
+        for each in self.open_transactions([topic]):
             if (each.partition, each.first_offset) == (partition, first_offset):
                 return each
         raise ClientError(
@@ -168,7 +169,7 @@ class Transactions:
             "`tidelog txn hanging` shows those that nothing will end",
         )
 
-    def end_hanging(self, hanging: StandingOpen) -> None:
+    def end_hanging(self, hanging: OpenTransaction) -> None:
         """Write an abort marker into the partition, past the coordinator; readers of committed records go on then."""
         request = WriteTxnMarkersRequest(
             markers=[
@@ -190,11 +191,11 @@ class Transactions:
                     for each in topic.partitions:
                         _check(each.error_code, f"{topic.name}-{each.partition_index}")
 
-        with self._told(f"abort the transaction in {hanging.topic}-{hanging.partition}"):
+        with self._client_errors(f"abort the transaction in {hanging.topic}-{hanging.partition}"):
             self._cluster.patiently("write the marker", write)
 
-    def _told(self, doing: str) -> AbstractContextManager[None]:
-        return told(self._bootstrap, doing, _hint)
+    def _client_errors(self, doing: str) -> AbstractContextManager[None]:
+        return client_errors(self._bootstrap, doing, _hint)
 
 
 def _check(code: int, about: str) -> None:

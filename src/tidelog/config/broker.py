@@ -113,7 +113,7 @@ class BrokerConfig(
         put(config, "dynamic_own", dynamic_own)
         config._resolve_listeners()
         put(config, "topic_defaults", topic_defaults(config))
-        config._check_relations()
+        config.check_relations()
         return config
 
     def in_topic_unit(self, name: str) -> Value:
@@ -167,7 +167,7 @@ class BrokerConfig(
         put(self, "controller_listener_list", controller)
         put(self, "advertised_list", choose_advertised(clients, self.advertised_listeners))
 
-    def _check_relations(self) -> None:
+    def check_relations(self) -> None:
         """What must hold between settings."""
         check_consumer_groups(self)
         topic = self.topic_defaults
@@ -207,7 +207,7 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def _usable(given: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    usable: dict[str, str] = {}
     for name, text in given.items():
         setting = BrokerConfig.SETTINGS.get(name)
         if setting is None or not setting.dynamic:
@@ -216,8 +216,8 @@ def _usable(given: Mapping[str, str]) -> dict[str, str]:
             setting.parse(text)
         except ConfigError:
             continue
-        found[name] = text
-    return found
+        usable[name] = text
+    return usable
 
 
 def _unknown(name: str) -> ConfigError:

@@ -7,8 +7,8 @@ PREFIX = "TIDELOG_"
 
 def environment_names() -> dict[str, str]:
     """The environment variable of each broker setting -> the setting's name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, setting in BrokerConfig.SETTINGS.items():
         variable = setting.attribute.upper()
-        found[variable if variable.startswith(PREFIX) else PREFIX + variable] = name
-    return found
+        names[variable if variable.startswith(PREFIX) else PREFIX + variable] = name
+    return names

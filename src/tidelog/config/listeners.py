@@ -44,18 +44,18 @@ def parse_listener(setting: str, given: str) -> Listener:
 
 def parse_listeners(setting: str, given: tuple[str, ...]) -> tuple[Listener, ...]:
     """All of them; no name and no port (but 0) twice."""
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     for one in given:
         listener = parse_listener(setting, one)
-        for other in found:
+        for other in listeners:
             if other.name == listener.name:
                 raise ConfigError.bad_value(
                     setting, ",".join(given), f"the listener name {other.name} stands there twice"
                 )
             if setting == "listeners" and other.port == listener.port != 0 and other.host == listener.host:
                 raise ConfigError.bad_value(setting, ",".join(given), f"port {other.port} stands there twice")
-        found.append(listener)
-    return tuple(found)
+        listeners.append(listener)
+    return tuple(listeners)
 
 
 def parse_protocols(given: str) -> dict[str, str]:

@@ -165,14 +165,14 @@ class Settings:
 
     def __init_subclass__(cls) -> None:
         """Take the declarations out of the class, so that instances have plain attributes in their place."""
-        found: dict[str, Setting] = {}
+        settings: dict[str, Setting] = {}
         for parent in reversed(cls.__mro__[1:]):
-            found.update(parent.__dict__.get("SETTINGS", {}))
+            settings.update(parent.__dict__.get("SETTINGS", {}))
         own = [value for value in cls.__dict__.values() if isinstance(value, Setting)]
         for declared in own:
-            found[declared.name] = declared
+            settings[declared.name] = declared
             delattr(cls, declared.attribute)
-        cls.SETTINGS = found  # pyright: ignore[reportConstantRedefinition]
+        cls.SETTINGS = settings  # pyright: ignore[reportConstantRedefinition]
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         """`values` holds one of each, by attribute name."""

@@ -16,7 +16,8 @@ from tidelog.config.broker import BrokerConfig
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig, check_group
 from tidelog.config.setting import ConfigError, Setting, Type
 from tidelog.config.topic import STORAGE, TopicConfig, check_topic, resolve_topic
-from tidelog.controller.limits import CHANGES_MAX, check_changes
+from tidelog.controller.bounds import CHANGES_MAX, VALUE_CHARACTERS_MAX
+from tidelog.controller.limits import check_changes
 from tidelog.controller.names import why_invalid
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
@@ -25,7 +26,6 @@ from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 
-VALUE_CHARACTERS_MAX = 32_767
 RESOURCES_A_STEP = 16
 CHANGES_A_STEP = 256
 MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -1,9 +1,7 @@
 """How much one request may change: what it costs, in time and memory, is a record's cost times this."""
 
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.wire.errors import ErrorCode, KafkaError
-
-CHANGES_MAX = 10_000
-"""Partitions made, settings changed or topics deleted by one request; Kafka has the same number, of records."""
 
 
 def check_changes(count: int, what: str) -> None:

@@ -1,9 +1,9 @@
 """Topic names: which are legal, which collide, which stay as they are."""
 
+from tidelog.controller.bounds import NAME_CHARACTERS_MAX
 from tidelog.metadata.image import ClusterImage, unified_name
 from tidelog.wire.errors import ErrorCode, KafkaError
 
-NAME_CHARACTERS_MAX = 249
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 COORDINATOR_TOPICS = {

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from tidelog.controller.bounds import BATCH_BYTES
 from tidelog.env.slices import Steps, whole
 from tidelog.metadata.versions import MV_3_6_IV1, record_version
 from tidelog.raft.control import DataRecords, data_records
@@ -25,8 +26,6 @@ from tidelog.wire.records.metadata import (
 
 _logger = logging.getLogger(__name__)
 
-BATCH_BYTES = 1024 * 1024
-"""A change larger than this is written as several batches within one metadata transaction."""
 RECORDS_A_STEP = 64
 
 

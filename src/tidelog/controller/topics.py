@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog.controller.assignments import Assigner, NewPartition, manual
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.leaders import Defaults
-from tidelog.controller.limits import CHANGES_MAX, check_changes
+from tidelog.controller.limits import check_changes
 from tidelog.controller.names import METADATA_TOPIC, check_deletion, check_growth, colliding, why_invalid
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision

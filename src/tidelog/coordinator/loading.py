@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tidelog.coordinator.bounds import CHUNK_BYTES, ENTRIES_A_STEP
 from tidelog.coordinator.entry import Entry, LogEntry, Marker
 from tidelog.coordinator.pairs import pairs
 from tidelog.machine.machine import Position
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 L = TypeVar("L")
-
-CHUNK_BYTES = 16 * 1024
-"""What is read at once; a batch that is larger comes whole."""
-ENTRIES_A_STEP = 500
-"""Folded between two turns of the loop."""
 
 
 class Loading(Generic[S, L]):

@@ -8,12 +8,7 @@ piece at a time, with `cost` as the measure.
 from importlib import import_module
 from typing import Any
 
-CHARACTERS_MAX = 4000
-PROGRAM_MAX = 5000
-"""Instructions of a program: enough for an alternative of some hundred names."""
-MEMORY_MAX = 1 << 20
-COST_AT_ONCE = 20_000_000
-"""What may be matched in one turn of the loop: some tens of milliseconds at the very worst, usually one or two."""
+from tidelog.coordinator.bounds import PATTERN_CHARACTERS_MAX, PATTERN_MEMORY_BYTES_MAX, PATTERN_PROGRAM_MAX
 
 
 class PatternError(Exception):
@@ -22,11 +17,11 @@ class PatternError(Exception):
 
 def compiled(pattern: str) -> Any:
     """RE2's expression, to be matched against bytes."""
-    if len(pattern) > CHARACTERS_MAX:
-        raise PatternError(f"it is longer than {CHARACTERS_MAX} characters")
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise PatternError(f"it is longer than {PATTERN_CHARACTERS_MAX} characters")
     re2: Any = import_module("re2")  # when it is first needed: few brokers ever see an expression
     options = re2.Options()
-    options.max_mem = MEMORY_MAX
+    options.max_mem = PATTERN_MEMORY_BYTES_MAX
     options.log_errors = False
     options.never_capture = True
     try:
@@ -36,8 +31,8 @@ def compiled(pattern: str) -> Any:
         raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
     except UnicodeEncodeError as error:
         raise PatternError("it isn't valid text") from error
-    if made.programsize > PROGRAM_MAX:
-        raise PatternError(f"its program has {made.programsize} instructions, {PROGRAM_MAX} is the most")
+    if made.programsize > PATTERN_PROGRAM_MAX:
+        raise PatternError(f"its program has {made.programsize} instructions, {PATTERN_PROGRAM_MAX} is the most")
     return made
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tidelog.coordinator.bounds import CHUNKS_AT_ONCE
 from tidelog.coordinator.loading import Loading
 from tidelog.coordinator.placement import partition_of
 from tidelog.coordinator.shard import Kind, Shard
@@ -34,8 +35,6 @@ log = logging.getLogger("tidelog.coordinator")
 
 AGAIN_S, AGAIN_S_MAX = 0.1, 10.0
 """What couldn't be read is tried again after the first, then after twice as long, and so on up to the second."""
-CHUNKS_AT_ONCE = 4
-"""A log of so few chunks is read while its first client waits, which is told of loading otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +298,8 @@ class Shards(Generic[S, L]):
         shard.machine.lead(shard.epoch)
         shard.live = self.kind.make_live(shard)
         slot.to(ShardState.LEADING, shard=shard)
-        for told in self.on_load:
-            told(shard)
+        for listener in self.on_load:
+            listener(shard)
 
     # -- unloading
 
@@ -322,8 +321,8 @@ class Shards(Generic[S, L]):
 
     def _stop(self, shard: Shard[S, L]) -> None:
         shard.machine.unload()
-        for told in self.on_unload:
-            told(shard)
+        for listener in self.on_unload:
+            listener(shard)
 
     def _image_changed(
         self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]

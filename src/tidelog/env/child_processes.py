@@ -27,7 +27,7 @@ class Job(Protocol):
 
 class ChildProcesses(Protocol):
     def start(
-        self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
+        self, module: str, task: bytes, on_report: Callable[[bytes], None], ended: Callable[[str | None], None]
     ) -> Job:
         """Begin. On the loop, `told` is called with each line, then `ended`, once: with None, or what went wrong."""
         ...
@@ -53,10 +53,10 @@ class BesideTheLoop:
         self._disk = disk
 
     def start(
-        self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
+        self, module: str, task: bytes, on_report: Callable[[bytes], None], ended: Callable[[str | None], None]
     ) -> "Stepping":
         steps: Iterator[bytes] = import_module(module).steps(self._disk, task)
-        stepping = Stepping(self._loop, steps, told, ended)
+        stepping = Stepping(self._loop, steps, on_report, ended)
         stepping.step()
         return stepping
 
@@ -72,11 +72,15 @@ class Stepping:
     """One job of `BesideTheLoop`."""
 
     def __init__(
-        self, loop: Loop, steps: Iterator[bytes], told: Callable[[bytes], None], ended: Callable[[str | None], None]
+        self,
+        loop: Loop,
+        steps: Iterator[bytes],
+        on_report: Callable[[bytes], None],
+        ended: Callable[[str | None], None],
     ) -> None:
         self._loop = loop
         self._steps = steps
-        self._told = told
+        self._on_report = on_report
         self._ended = ended
         self._cancelled = False
 
@@ -91,7 +95,7 @@ class Stepping:
         elif (line := done.result()) is None:
             self._ended(None)
         else:
-            self._told(line)
+            self._on_report(line)
             self.step()
 
     def cancel(self) -> None:

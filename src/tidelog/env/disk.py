@@ -34,6 +34,10 @@ class File(ReadableFile, Protocol):
         """Write all of `data` at the end. On OSError an unknown part of it may have been written."""
         ...
 
+    def append_all(self, parts: list[Buffer]) -> None:
+        """The same for several, one after the other, in one system call."""
+        ...
+
     def view(self, pos: int, count: int) -> memoryview:
         """The bytes [pos, pos+count), for a socket to send: mapped where the disk can do so, so nobody else may look.
 

@@ -27,8 +27,8 @@ def printable(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _UNPRINTABLE.sub(_written_out, text)
 
 
-def _written_out(found: re.Match[str]) -> str:
-    character = found.group()
+def _written_out(match: re.Match[str]) -> str:
+    character = match.group()
     code = ord(character)
     return _NAMED.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
@@ -72,15 +72,15 @@ class JsonFormatter(LineFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = strftime("%Y-%m-%dT%H:%M:%S", gmtime(record.created))
-        told = {
+        fields = {
             "time": f"{seconds}.{int(record.msecs):03}Z",
             "level": record.levelname,
             "logger": record.name,
             "message": _shortened(record.getMessage()),
         }
         if record.exc_info:
-            told["trace"] = logging.Formatter.formatException(self, record.exc_info)
-        return self._dumps(told, ensure_ascii=True)
+            fields["trace"] = logging.Formatter.formatException(self, record.exc_info)
+        return self._dumps(fields, ensure_ascii=True)
 
 
 def _shortened(message: str) -> str:

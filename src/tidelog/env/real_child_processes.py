@@ -1,7 +1,7 @@
 """Work done by child processes: Python once more, with one module of ours, at the lowest priority.
 
 A job's task is its standard input, what it tells its standard output. It ends with this process, however that ends.
-Questions are asked of a child that stays (real_questions.py).
+Questions are asked of a child that stays (real_worker.py).
 """
 
 import os
@@ -14,10 +14,10 @@ from typing import cast
 from tidelog.env.loop import Loop
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
-from tidelog.env.real_questions import Questions
+from tidelog.env.real_worker import Questions
 
 LINE_BYTES_MAX = 1 << 20
-RESPONDENT = "tidelog.env.respondent"
+WORKER = "tidelog.env.worker"
 _READ_BYTES = 1 << 16
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -30,7 +30,7 @@ class RealChildProcesses:
         self.questions: dict[str, Questions] = {}
 
     def start(
-        self, module: str, task: bytes, told: Callable[[bytes], None], ended: Callable[[str | None], None]
+        self, module: str, task: bytes, on_report: Callable[[bytes], None], ended: Callable[[str | None], None]
     ) -> "Child":
         given = os.memfd_create("tidelog-task")
         reads, writes = os.pipe2(os.O_CLOEXEC)
@@ -45,14 +45,14 @@ class RealChildProcesses:
             os.close(given)
             os.close(writes)
         os.set_blocking(reads, False)
-        return Child(self._loop, pid, reads, told, ended)
+        return Child(self._loop, pid, reads, on_report, ended)
 
     def ask(self, module: str, question: bytearray) -> Promise[bytearray]:
         asked = self.questions.get(module)
         if asked is None:
 
             def spawn(sock: socket) -> int:
-                return _spawn([RESPONDENT, module], [(os.POSIX_SPAWN_DUP2, sock.fileno(), 0)])
+                return _spawn([WORKER, module], [(os.POSIX_SPAWN_DUP2, sock.fileno(), 0)])
 
             asked = self.questions[module] = Questions(self._loop, spawn)
         return asked.ask(question)
@@ -87,13 +87,13 @@ class Child:
         loop: Loop,
         pid: int,
         reads: int,
-        told: Callable[[bytes], None],
+        on_report: Callable[[bytes], None],
         ended: Callable[[str | None], None],
     ) -> None:
         self.pid = pid
         self._loop = loop
         self._reads = reads
-        self._told = told
+        self._on_report = on_report
         self._ended = ended
         self._buffer = b""
         self._over = False
@@ -112,7 +112,7 @@ class Child:
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._told(line)
+            self._on_report(line)
         if len(self._buffer) > LINE_BYTES_MAX:
             self.cancel()
 

@@ -38,6 +38,14 @@ class RealFile:
         if written != len(data):
             self._append_rest(memoryview(data), written)
 
+    def append_all(self, parts: list[Buffer]) -> None:
+        if len(parts) == 1:
+            self.append(parts[0])
+            return
+        written, size = os.writev(self._fd, parts), sum(map(len, parts))
+        if written != size:
+            self._append_rest(memoryview(b"".join(parts)), written)
+
     def _append_rest(self, view: memoryview, written: int) -> None:
         while written < len(view):
             written += os.write(self._fd, view[written:])

@@ -19,22 +19,19 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TypeVar
 
+from tidelog.env.bounds import HELD_S, THREADS_MAX, TURN_S
 from tidelog.env.network import Socket
 from tidelog.env.promise import Promise
 from tidelog.env.slices import HEAVY, LIGHT, Slices, Steps, Weight, steps_of
-from tidelog.env.turns import HELD_S, TurnWatch
+from tidelog.env.turns import TurnWatch
 
 T = TypeVar("T")
 
-THREADS_MAX = 12
-"""Eight for the group commit, the others for what takes long; each is made when first needed."""
 CANCELLED_MAX = 1000
 """Cancelled timers that may lie about; beyond it, and beyond half of all, they are cleared away."""
 
 EVENTS_A_TURN = 64
 """Others that are ready come first in the next turn. Room for them is made each time anew."""
-TURN_S = 0.01
-"""A turn that was busy for so long ends: callbacks and sockets that are still to come begin the next one."""
 
 _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
@@ -208,9 +205,9 @@ class RealLoop:
     def _signalled(self) -> None:
         assert self._signals is not None
         for number in self._signals[0].recv(4096):
-            found = self._signal_handlers.get(number)
-            if found is not None:
-                self._call(*found)
+            handler = self._signal_handlers.get(number)
+            if handler is not None:
+                self._call(*handler)
 
     # -- running
 

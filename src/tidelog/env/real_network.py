@@ -48,8 +48,8 @@ class RealNetwork:
     def listen(
         self, host: str, port: int, backlog: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
     ) -> RealListener:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in infos))
         if host in ("", "localhost"):  # whatever the resolver says, both are what a client may try
             addresses = _both_families("" if not host else "loopback")
         for attempt in range(PORT_TRIES):

@@ -16,6 +16,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
+from tidelog.env.bounds import DRIVEN_S_A_TURN, SLICE_S, WOKEN_S, WOKEN_S_A_TURN
 from tidelog.env.promise import Promise
 
 T = TypeVar("T")
@@ -25,16 +26,6 @@ C = TypeVar("C", bound="str | int | tuple[Any, ...]")
 Steps: TypeAlias = Generator[Promise[Any] | None, None, T]
 """What is done in steps: it yields where others may have their turn, and returns what came of it."""
 
-SLICE_S = 0.001
-"""Long work has so much of each turn. A turn without work costs some microseconds, so that little is lost by many."""
-
-WOKEN_S = 0.0002
-"""What waited for something has so much when that is there, before it is long work as any other."""
-WOKEN_S_A_TURN = 0.005
-"""All of them together, with what is light."""
-
-DRIVEN_S_A_TURN = 0.003
-"""So much of a turn is for beginnings of what may prove short; the others wait for the next."""
 
 ITEMS_A_STEP = 16
 """Of what takes some microseconds each."""

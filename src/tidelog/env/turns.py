@@ -10,13 +10,10 @@ from collections.abc import Callable
 from time import monotonic, thread_time
 from typing import Any
 
+from tidelog.env.bounds import CPU_READ_S, HELD_S, LONG_TURN_S
+
 log = logging.getLogger("tidelog.loop")
 
-LONG_TURN_S = 0.05
-"""A turn above this is a long one."""
-HELD_S = 0.01
-"""A callback above this is remembered as what held the turn."""
-CPU_READ_S = 0.005
 SAY_EVERY_S = 10.0
 
 

@@ -95,10 +95,6 @@ class AbortedIndex:
                 )
             last = entry.last_offset
 
-    def reopen(self) -> None:
-        """The file was replaced by another of the same contents."""
-        self._file = None
-
     def reset(self) -> None:
         """Empty it, to be built again."""
         if self._disk is not None and self._disk.exists(self.path):

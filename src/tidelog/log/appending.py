@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.log import producer_state, windows
 from tidelog.log.aborted import AbortedIndexError
+from tidelog.log.bounds import RECORDS_MAX
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.names import LOG
@@ -18,7 +19,7 @@ from tidelog.log.producer_snapshot import encode_snapshot
 from tidelog.log.reading import ReadableLog
 from tidelog.log.rewriting import FULL_DISK
 from tidelog.log.scan import BadBatch
-from tidelog.log.validate import RECORDS_MAX, Admitted, Unlooked, admit, begin, too_large_for_segment
+from tidelog.log.validate import Admitted, Unlooked, admit, begin, too_large_for_segment
 from tidelog.wire.batch import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_AT,
@@ -26,6 +27,7 @@ from tidelog.wire.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
+    SEQUENCE_MAX,
     BatchHeader,
     read_header,
     stamp_append_time,
@@ -34,6 +36,7 @@ from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from tidelog.env.network import Buffer
     from tidelog.env.promise import Promise
     from tidelog.log.producers import Producers
     from tidelog.log.segment import Segment
@@ -45,8 +48,10 @@ _logger = logging.getLogger("tidelog.log")
 # All of a header but what the broker sets, and the base timestamp: what `append` looks at.
 _look = Struct(">qi4xbIhi8xqqhii").unpack_from
 _CHECKED = slice(ATTRIBUTES_AT, None)  # what the checksum covers
-_NOTHING = (0,) * 11  # of magic 0, which isn't plainly fine
 _patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
+
+_Batch: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+"""First and last offset, bytes, newest timestamp, producer id, its epoch and sequence, attributes."""
 
 
 class WritableLog(ReadableLog):
@@ -154,22 +159,11 @@ class WritableLog(ReadableLog):
         was looked into by what `admit` gave; without that, Lengthy is raised where the look takes too long.
         """
         batch = buffer[start:end]
-        size = end - start
         append_time = -1
-        zero, length, magic, crc, attributes, delta, max_timestamp, producer_id, epoch, sequence, count = (
-            _look(batch) if size >= HEADER_BYTES else _NOTHING
-        )
-        if not (
-            attributes in self._plain
-            and magic == MAGIC
-            and length == size - LOG_OVERHEAD
-            and not zero  # base offset
-            and 0 <= delta == count - 1 < RECORDS_MAX
-            and size <= self._max_bytes
-            and max_timestamp - now_ms <= self._after_ms
-            and (producer_id < 0 or sequence >= 0)
-            and crc32c(batch[_CHECKED]) == crc
-        ):
+        plain = self._read_plain(batch, now_ms)
+        if plain is not None:
+            size, length, attributes, delta, max_timestamp, producer_id, epoch, sequence = plain
+        else:
             buffer, start, end, header = self._unusual(buffer, start, end, now_ms, internal, admitted)
             batch = buffer[start:end]
             _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _, _ = header
@@ -220,6 +214,26 @@ class WritableLog(ReadableLog):
             self.has_room()
         return base, next_offset, append_time
 
+    def _read_plain(self, batch: memoryview, now_ms: int) -> tuple[int, int, int, int, int, int, int, int] | None:
+        """What an append needs of a batch that is plainly fine; None: `_unusual` has to look at it."""
+        size = len(batch)
+        if size < HEADER_BYTES:
+            return None
+        zero, length, magic, crc, attributes, delta, max_timestamp, producer_id, epoch, sequence, count = _look(batch)
+        if (
+            attributes in self._plain
+            and magic == MAGIC
+            and length == size - LOG_OVERHEAD
+            and not zero  # base offset
+            and 0 <= delta == count - 1 < RECORDS_MAX
+            and size <= self._max_bytes
+            and max_timestamp - now_ms <= self._after_ms
+            and (producer_id < 0 or sequence >= 0)
+            and crc32c(batch[_CHECKED]) == crc
+        ):
+            return size, length, attributes, delta, max_timestamp, producer_id, epoch, sequence
+        return None
+
     def _unusual(
         self, buffer: memoryview, start: int, end: int, now_ms: int, internal: bool, admitted: bool
     ) -> Admitted:
@@ -244,6 +258,65 @@ class WritableLog(ReadableLog):
             if header.attributes in self._plain and header.max_timestamp - now_ms <= self._after_ms:
                 return None
         return self._store.looks.at_once(lambda budget: begin(self.place, self.config, buffer, now_ms, budget))
+
+    def append_together(
+        self, buffer: memoryview, spans: list[tuple[int, int]], leader_epoch: int, now_ms: int
+    ) -> list[int]:
+        """Append the batches in these spans of a writable buffer, each as `append` would, with one write.
+
+        As many from the first on as are plainly fine and follow each other, of one producer or of none; and none where
+        they don't fit into the segment. `append` does the next one, or tells what is wrong with it. Returns their base
+        offsets, and the log's end behind them.
+        """
+        segment = self.segments.active
+        base = self.ends.log_end
+        offsets = [base]
+        parts: list[Buffer] = []
+        batches: list[_Batch] = []
+        size, newest, last_id, next_sequence = 0, -1, -1, 0
+        for start, end in spans:
+            batch = buffer[start:end]
+            plain = self._read_plain(batch, now_ms)
+            if plain is None:
+                break
+            batch_size, _, attributes, delta, max_timestamp, producer_id, epoch, sequence = plain
+            if batches:
+                if producer_id != last_id:
+                    break
+                if producer_id >= 0 and (sequence, epoch, attributes) != (next_sequence, *batches[-1][5:8:2]):
+                    break
+            elif producer_id >= 0 and not self._is_next(plain):
+                break
+            size += batch_size
+            if max_timestamp > newest:
+                newest = max_timestamp
+            last_id, next_sequence = producer_id, (sequence + delta + 1) & SEQUENCE_MAX
+            last = base + delta
+            parts.append(batch)
+            batches.append((base, last, batch_size, max_timestamp, producer_id, epoch, sequence, attributes))
+            base = last + 1
+            offsets.append(base)
+        if segment is None or not batches or not segment.takes(size, len(batches), base - 1, newest):
+            return offsets[:1]
+        for part, placed in zip(parts, batches, strict=True):
+            _patch(part, 0, placed[0], placed[2] - LOG_OVERHEAD, leader_epoch)
+        try:
+            self._write(segment, leader_epoch, parts, batches, now_ms)
+        except KafkaError:
+            for part, placed in zip(parts, batches, strict=True):
+                _patch(part, 0, 0, placed[2] - LOG_OVERHEAD, leader_epoch)
+            return offsets[:1]
+        return offsets
+
+    def _is_next(self, plain: tuple[int, ...]) -> bool:
+        """Whether a batch is the next of its idempotent producer, and not one sent again."""
+        _, _, attributes, delta, _, producer_id, epoch, sequence = plain
+        if attributes & CONTROL_FLAG:
+            return False
+        try:
+            return self.producers.check(producer_id, epoch, sequence, delta, attributes) is None
+        except KafkaError:
+            return False
 
     def append_records(self, buffer: memoryview, start: int, end: int, now_ms: int) -> tuple[int, int]:
         """Append batches that have their offsets and leader epochs already: a follower's, the metadata log's.
@@ -304,21 +377,41 @@ class WritableLog(ReadableLog):
     def _append_given(self, segment: Segment, buffer: memoryview, together: list[BatchHeader]) -> None:
         """Write them at once. They follow each other in the buffer, and all are of one leader epoch."""
         first = together[0]
+        data = buffer[first.pos : together[-1].end]
+        if _is_marker(first):
+            header = first._replace(pos=0)
+            self._write(segment, first.leader_epoch, [data], [_batch_of(first)], -1, marker=header)
+            return
+        self._write(segment, first.leader_epoch, [data], [_batch_of(header) for header in together], -1)
+
+    def _write(
+        self,
+        segment: Segment,
+        leader_epoch: int,
+        parts: list[Buffer],
+        batches: list[_Batch],
+        seen_ms: int,
+        *,
+        marker: BatchHeader | None = None,
+    ) -> None:
+        """Write these batches, of one leader epoch, and take note of them. `marker`: the one that is in there alone."""
         try:
-            if first.leader_epoch != self._epoch:
-                self._enter_epoch(first.leader_epoch, first.base_offset)
+            if leader_epoch != self._epoch:
+                self._enter_epoch(leader_epoch, batches[0][0])
             file = self._store.files.open(segment)  # first: it may fail, and what is noted then would stay noted
-            if _is_marker(first):
-                self._note_aborted(segment, buffer[first.pos : first.end], first._replace(pos=0))
-            file.append(buffer[first.pos : together[-1].end])
+            if marker is not None:
+                self._note_aborted(segment, memoryview(parts[0]), marker)
+            file.append_all(parts)
         except OSError as error:
             raise self._write_failed(segment, error) from error
-        due = False
-        for header in together:
-            segment.took(header.base_offset, header.last_offset, header.size, header.max_timestamp)
-            due = self.ends.wrote(header.next_offset)
-            if header.producer_id >= 0:
-                self.producers.replay(buffer[header.pos : header.end], header._replace(pos=0))
+        ends, due = self.ends, False
+        for base, last, size, max_timestamp, producer_id, epoch, sequence, attributes in batches:
+            segment.took(base, last, size, max_timestamp)
+            due = ends.wrote(last + 1)
+            if producer_id >= 0 and marker is None:
+                self.producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, seen_ms)
+        if marker is not None:
+            self.producers.replay(parts[0], marker)
         if due:
             self._store.commit.request(self._log)
         if self._full:
@@ -466,6 +559,19 @@ class WritableLog(ReadableLog):
         """Something was written after there had been no room for it."""
         self._full = False
         self._store.report(f"{self.place}: there is room again, the log goes on", level=logging.INFO)
+
+
+def _batch_of(header: BatchHeader) -> _Batch:
+    return (
+        header.base_offset,
+        header.last_offset,
+        header.size,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.attributes,
+    )
 
 
 def _is_marker(header: BatchHeader) -> bool:

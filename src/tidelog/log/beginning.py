@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
+from tidelog.log.bounds import BEGINNING_JOBS_MAX, BEGUN_AT_ONCE_MAX, BEGUN_AT_ONCE_PER_S, LOGS_A_JOB
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder import PartitionFolder
 from tidelog.log.index_files import IndexFiles
@@ -25,17 +26,9 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.clock import Clock
     from tidelog.env.disk import Disk
-    from tidelog.log.checkpoint_files import Key
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
-
-AT_ONCE_MAX = 16
-AT_ONCE_PER_S = 20
-"""Logs that may be begun on the loop: so many, and as many more a second."""
-LOGS_A_JOB = 16
-"""Logs that a thread begins before it tells of them."""
-JOBS_MAX = 2
-"""Threads that are at it: group commits must find others."""
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 class Beginning:
@@ -92,18 +85,18 @@ class Beginnings:
         self._loop = env.loop
         self._free_name = free_name
         self._ended = ended
-        self._known: dict[Key, Beginning] = {}
+        self._known: dict[TopicPartition, Beginning] = {}
         self._waiting: deque[Beginning] = deque()
         self._jobs = 0
         self._stopped = False
-        self.at_once_max = AT_ONCE_MAX
-        self._at_once = float(AT_ONCE_MAX)
+        self.at_once_max = BEGUN_AT_ONCE_MAX
+        self._at_once = float(BEGUN_AT_ONCE_MAX)
         self._counted = env.clock.monotonic()
 
-    def get(self, key: Key) -> Beginning | None:
+    def get(self, key: TopicPartition) -> Beginning | None:
         return self._known.get(key)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: TopicPartition) -> bool:
         return key in self._known
 
     def __len__(self) -> int:
@@ -132,7 +125,7 @@ class Beginnings:
 
     def _may_at_once(self) -> bool:
         now = self._clock.monotonic()
-        self._at_once = min(self.at_once_max, self._at_once + (now - self._counted) * AT_ONCE_PER_S)
+        self._at_once = min(self.at_once_max, self._at_once + (now - self._counted) * BEGUN_AT_ONCE_PER_S)
         self._counted = now
         if self._waiting or self._at_once < 1:
             return False
@@ -148,7 +141,7 @@ class Beginnings:
         self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        while self._waiting and self._jobs < JOBS_MAX and not self._stopped:
+        while self._waiting and self._jobs < BEGINNING_JOBS_MAX and not self._stopped:
             job = [self._waiting.popleft() for _ in range(min(LOGS_A_JOB, len(self._waiting)))]
             self._jobs += 1
             self._loop.run_blocking(partial(_run, job)).on_done(partial(self._job_ended, job))

@@ -9,19 +9,19 @@ write can't wait for another that may be under way: it goes to a file of its own
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.env.promise import Promise, gather
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.env import Environment
 
-Key: TypeAlias = "tuple[str, int]"
 
 UNKNOWN = -1
 """The recovery point of a log that was found when the file with the recovery points was lost."""
@@ -44,9 +44,9 @@ class OffsetsFile:
         self._changed = False
         self._writing = False
         self._waiting: list[Promise[None]] = []
-        self._doubtful: Mapping[Key, int] = {}  # what was written last, unless that failed
-        self.offsets: dict[Key, int] = {}
-        self.durable: Mapping[Key, int] = {}
+        self._doubtful: Mapping[TopicPartition, int] = {}  # what was written last, unless that failed
+        self.offsets: dict[TopicPartition, int] = {}
+        self.durable: Mapping[TopicPartition, int] = {}
         """What stands in the file for sure."""
         self.missing = self.broken = False
 
@@ -60,12 +60,12 @@ class OffsetsFile:
             self.broken = True
             self._report(f"{error}; going on without it")
 
-    def put(self, key: Key, offset: int) -> None:
+    def put(self, key: TopicPartition, offset: int) -> None:
         if self.offsets.get(key) != offset:
             self.offsets[key] = offset
             self._changed = True
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: TopicPartition) -> None:
         if self.offsets.pop(key, None) is not None:
             self._changed = True
 
@@ -104,7 +104,9 @@ class OffsetsFile:
         done = self._env.loop.run_blocking(lambda: checkpoints.write_offsets(disk, path, offsets))
         done.on_done(lambda promise: self._written(waiting, offsets, promise))
 
-    def _written(self, waiting: list[Promise[None]], offsets: dict[Key, int], promise: Promise[None]) -> None:
+    def _written(
+        self, waiting: list[Promise[None]], offsets: dict[TopicPartition, int], promise: Promise[None]
+    ) -> None:
         self._writing = False
         if promise.error is not None:
             self._changed = True
@@ -119,7 +121,7 @@ class OffsetsFile:
         if self._waiting and not self._writing:
             self._write()
 
-    def may_hold(self, key: Key) -> bool:
+    def may_hold(self, key: TopicPartition) -> bool:
         """Whether an offset of this log may stand in the file, or come to: one that was dropped included."""
         return key in self.offsets or key in self.durable or key in self._doubtful
 
@@ -136,8 +138,8 @@ class CheckpointFiles:
         self.memory = OffsetsFile(env, f"{root}/{MEMORY_END}", report)
         self.cleaner = OffsetsFile(env, f"{root}/{CLEANER}", report)
         self._fallen = OffsetsFile(env, f"{root}/{FALLEN}", report)
-        self._falls: dict[Key, object] = {}  # tells a fall from an earlier one to the same offset
-        self._begun: dict[Key, None] = {}  # logs that were begun since `know` was last asked for
+        self._falls: dict[TopicPartition, object] = {}  # tells a fall from an earlier one to the same offset
+        self._begun: dict[TopicPartition, None] = {}  # logs that were begun since `know` was last asked for
         self._disk = env.disk
 
     @property
@@ -176,16 +178,16 @@ class CheckpointFiles:
         """Whether the recovery points can't be trusted, or aren't there: a folder in which there are logs has some."""
         return self.recovery.missing or self.recovery.broken or self._fallen.broken
 
-    def recovery_point(self, key: Key) -> int:
+    def recovery_point(self, key: TopicPartition) -> int:
         """Of a log that was found. Where nothing is known of it, that is lost too: the folder of the log came from
         elsewhere, and `know` sees to it that this is known of those that were begun here."""
         return self.recovery.offsets.get(key, UNKNOWN)
 
-    def was_flushed(self, key: Key) -> bool:
+    def was_flushed(self, key: TopicPartition) -> bool:
         """Whether something in the folder of a log that was found may have been made durable once."""
         return self.lost or self.recovery.durable.get(key, 0) != 0
 
-    def begin(self, found: list[Key]) -> None:
+    def begin(self, found: list[TopicPartition]) -> None:
         """These logs are in the folder. Recovery points that were lost stay so until each log has a new one.
 
         Before the first log the file is made: one that isn't there is lost from then on.
@@ -209,7 +211,7 @@ class CheckpointFiles:
         except OSError as error:  # after a crash all is read then; what fell counts again
             self._report(f"{self.root}: writing a checkpoint failed: {error}")
 
-    def fall(self, key: Key, offset: int) -> None:
+    def fall(self, key: TopicPartition, offset: int) -> None:
         """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
         self._fallen.put(key, offset)
         self._falls[key] = object()
@@ -219,13 +221,13 @@ class CheckpointFiles:
                 file.put(key, offset)
         self.settle()
 
-    def begun(self, key: Key) -> None:
+    def begun(self, key: TopicPartition) -> None:
         """A new log was begun: its recovery point is 0, and comes into the file with those of others."""
         if self.recovery.offsets.get(key, UNKNOWN) == UNKNOWN:
             self.recovery.put(key, 0)
             self._begun[key] = None
 
-    def know(self, key: Key) -> None:
+    def know(self, key: TopicPartition) -> OSError | None:
         """A log is about to get a further segment, or a start: say, durably and at once, that it was begun here.
 
         A power loss may then tear any of its segments, and the log is cut. In one that came from elsewhere, with
@@ -233,7 +235,7 @@ class CheckpointFiles:
         would have to wait for the disk.
         """
         if not self._is_new(key):
-            return
+            return None
         begun = [other for other in {key: None, **self._begun} if self._is_new(other)]
         self._begun.clear()
         for other in begun:
@@ -246,10 +248,11 @@ class CheckpointFiles:
                 self._fallen.drop(other)
             self._begun.update(dict.fromkeys(begun))
             self._report(f"{self.root}: writing a checkpoint failed: {error}")
-        else:
-            self.settle()
+            return error
+        self.settle()
+        return None
 
-    def know_whole(self, key: Key, synced_end: int) -> None:
+    def know_whole(self, key: TopicPartition, synced_end: int) -> None:
         """A log of which no recovery point is known is about to get a further segment: the start has read all of it, so
         what is synced by now is whole. Said durably, or a power loss that tears what comes next would be damage."""
         if self.recovery.offsets.get(key, UNKNOWN) != UNKNOWN:
@@ -265,20 +268,26 @@ class CheckpointFiles:
             self.recovery.put(key, synced_end)
             self.settle()
 
-    def _is_new(self, key: Key) -> bool:
+    def _is_new(self, key: TopicPartition) -> bool:
         """Whether the log was begun here, and no file says so yet."""
         return (
             self.recovery.offsets.get(key) == 0 and key not in self.recovery.durable and key not in self._fallen.offsets
         )
 
-    def saved_recovery(self, key: Key) -> int:
+    def saved_recovery(self, key: TopicPartition) -> int:
         """The recovery point that a start after a crash would find."""
         saved = self.recovery.durable.get(key, 0)
         return min(saved, self._fallen.offsets.get(key, saved))
 
-    def save_starts(self, key: Key) -> Promise[None]:
-        """Resolved when the start of this log, as it is now, survives a crash: no older fall of it may count then."""
-        self.know(key)  # a start above the end is no damage where the page cache counts as durable
+    def save_starts(self, key: TopicPartition, *, may_lose_end: bool) -> Promise[None]:
+        """Resolved when the start of this log, as it is now, survives a crash: no older fall of it may count then.
+
+        `may_lose_end`: the page cache counts as durable, so that the start may be above the end then. That is no damage
+        of a log that is known to be new.
+        """
+        failed = self.know(key)
+        if failed is not None and may_lose_end:
+            return Promise[None].failed(failed)
         return self.starts.save() if self._fallen.offsets.get(key, BEGUN) == BEGUN else self.settle()
 
     def settle(self) -> Promise[None]:
@@ -311,10 +320,10 @@ class CheckpointFiles:
                 file.save_now()
         self.settled()
 
-    def _forget(self, falls: dict[Key, object]) -> None:
+    def _forget(self, falls: dict[TopicPartition, object]) -> None:
         """The other files hold these. Durably: or else they would count again after what comes next."""
         fallen = self._fallen.offsets
-        kept: dict[Key, int] = {}
+        kept: dict[TopicPartition, int] = {}
         for key in [key for key in fallen if falls.get(key) is self._falls.get(key)]:
             kept[key] = fallen[key]
             self._fallen.drop(key)
@@ -330,16 +339,16 @@ class CheckpointFiles:
         for key in kept:
             self._falls.pop(key, None)
 
-    def hold(self, key: Key) -> bool:
+    def hold(self, key: TopicPartition) -> bool:
         """Whether something may stand in a file that must not count for a new log of this name."""
         return any(file.may_hold(key) for file in self._falling)
 
-    def claim(self, key: Key) -> None:
+    def claim(self, key: TopicPartition) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""
         if self.hold(key):
             self.fall(key, 0)
 
-    def claim_soon(self, key: Key) -> Promise[None]:
+    def claim_soon(self, key: TopicPartition) -> Promise[None]:
         """The same, off the loop; settled when the name is free, failed where a file can't be written."""
         settled: Promise[None] = Promise()
         for file in self._falling:
@@ -356,19 +365,19 @@ class CheckpointFiles:
         gather(saved).on_done(done)
         return settled
 
-    def lower_clean_end(self, key: Key, log_end: int) -> None:
+    def lower_clean_end(self, key: TopicPartition, log_end: int) -> None:
         """The log ends here: what was compacted beyond it is no more, and what comes in its place isn't compacted."""
         if self.cleaner.offsets.get(key, 0) > log_end:
             self.fall(key, log_end)
 
-    def lower_clean_end_soon(self, key: Key, log_end: int) -> Promise[None]:
+    def lower_clean_end_soon(self, key: TopicPartition, log_end: int) -> Promise[None]:
         """The same, off the loop; resolved when it is durable."""
         if self.cleaner.offsets.get(key, 0) <= log_end:
             return Promise[None].resolved(None)
         self.cleaner.put(key, log_end)
         return self.cleaner.save()
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: TopicPartition) -> None:
         for file in self.files:
             file.drop(key)
 

@@ -7,6 +7,7 @@ which names file and line: what then happens (start empty, take the folder offli
 from collections.abc import Iterable, Mapping
 
 from tidelog.env.disk import Disk
+from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID, uuid_bytes, uuid_text
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
@@ -24,9 +25,9 @@ class CheckpointError(Exception):
     """A checkpoint file can't be read as one. The message names the file, the line and what stands there."""
 
 
-def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     """(topic, partition) -> offset; empty where the file is missing."""
-    offsets: dict[tuple[str, int], int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for number, line in _read_entries(disk, path):
         parts = line.split()
         if len(parts) != 3:
@@ -35,7 +36,7 @@ def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
     return offsets
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     _write_entries(disk, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 

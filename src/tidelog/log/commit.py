@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tidelog.log.bounds import SYNC_EACH_MAX, SYNCED_LOGS_MAX, SYNCS_TOGETHER_MAX
 from tidelog.log.checkpoints import PARTITION_METADATA
 from tidelog.log.names import LOG
 from tidelog.wire.uuids import ZERO_UUID
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
 
-SYNC_EACH_MAX = 8
-"""Up to so many files and folders are synced one by one."""
-TOGETHER_MAX = 8
-"""Syncs that run beside each other."""
-LOGS_MAX = 512
-"""Logs of one sync: taking note of how far each is written, and telling who waits, takes 20 us each. Others wait for
-the next one, which finds little left to write."""
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 """Nothing could be opened, so nothing was lost either: tried again after `AGAIN_S`."""
 AGAIN_S = 0.1
@@ -179,7 +173,7 @@ class GroupCommit:
             return
         log.unsynced.request()
         self._waiting[log] = None
-        if len(self._syncing) < TOGETHER_MAX:
+        if len(self._syncing) < SYNCS_TOGETHER_MAX:
             self._start_soon()
 
     @property
@@ -243,14 +237,14 @@ class GroupCommit:
         """Begin what may begin; the rest stays in `_waiting` until a sync has ended."""
         self._scheduled = False
         syncing = self._syncing
-        if len(syncing) >= TOGETHER_MAX or any(each.whole for each in syncing):
+        if len(syncing) >= SYNCS_TOGETHER_MAX or any(each.whole for each in syncing):
             return
         logs = [log for log in self._waiting if log not in self._busy]
         # New names are synced with the folders, which logs share: one sync at a time has to do with them.
         naming = any(mark.folders for each in syncing for mark in each.marks)
         if naming:
             logs = [log for log in logs if not log.unsynced.naming]
-        del logs[LOGS_MAX:]
+        del logs[SYNCED_LOGS_MAX:]
         whole = sum(log.unsynced.parts for log in logs) > SYNC_EACH_MAX
         if not logs or (whole and syncing):
             return
@@ -262,7 +256,7 @@ class GroupCommit:
             return
         self._begin([mark for mark in marks if mark.folders])
         plain = [mark for mark in marks if not mark.folders]
-        lanes = TOGETHER_MAX - len(syncing)
+        lanes = SYNCS_TOGETHER_MAX - len(syncing)
         for first in range(min(lanes, len(plain))):
             self._begin(plain[first::lanes])
 

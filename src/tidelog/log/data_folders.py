@@ -8,15 +8,16 @@ from posixpath import dirname
 from typing import TYPE_CHECKING
 
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT
-from tidelog.log.found import FoundFolders
 from tidelog.log.names import DELETE_FOLDER, METADATA_TOPIC, partition_folder
+from tidelog.log.partition_folders import PartitionFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.env.disk import Disk
-    from tidelog.log.checkpoint_files import CheckpointFiles, Key
+    from tidelog.log.checkpoint_files import CheckpointFiles
     from tidelog.log.renames import Remove
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 class DataFolders:
@@ -29,11 +30,11 @@ class DataFolders:
         self._points = points
         self._remove = remove
         self._report = report
-        self.found = FoundFolders()
+        self.partitions = PartitionFolders()
         self._clean: dict[str, bool] = {}
         self.admitted: set[str] = set()
         self._counts: Counter[str] = Counter(dict.fromkeys(points, 0))
-        self._gone: dict[Key, str] = {}
+        self._gone: dict[TopicPartition, str] = {}
 
     def look(self) -> int | None:
         """Read the checkpoints and list what is there: nothing is written, since a folder may not be what it should be.
@@ -48,7 +49,7 @@ class DataFolders:
             self._clean[root] = epoch is not None and not points.lost
             if epoch is not None:
                 broker_epoch = epoch
-            self._counts[root] = self.found.look(self._disk, root)
+            self._counts[root] = self.partitions.look(self._disk, root)
         self._look_for_gone()
         return broker_epoch
 
@@ -59,7 +60,7 @@ class DataFolders:
         """
         for root, points in self._points.items():
             for key, offset in points.recovery.offsets.items():
-                if offset > 0 and key not in self.found and key[0] != METADATA_TOPIC:
+                if offset > 0 and key not in self.partitions and key[0] != METADATA_TOPIC:
                     folder = f"{root}/{partition_folder(*key)}"
                     if self._clean[root]:
                         self._gone[key] = (
@@ -84,7 +85,7 @@ class DataFolders:
         for name in self._disk.list_folder(root):
             if name.endswith(DELETE_FOLDER):
                 self._remove(f"{root}/{name}", 0, folder=True)
-        self._points[root].begin([key for key in self.found if root in self.found.all_of(key)])
+        self._points[root].begin([key for key in self.partitions if root in self.partitions.all_of(key)])
 
     def is_clean(self, root: str) -> bool:
         return self._clean[root]
@@ -103,11 +104,11 @@ class DataFolders:
         """A new log is in this one."""
         self._counts[root] += 1
 
-    def left(self, root: str, key: Key) -> None:
+    def left(self, root: str, key: TopicPartition) -> None:
         """A log is in this one no more."""
         self._counts[root] -= 1
         self._gone.pop(key, None)
 
-    def gone(self, key: Key) -> str | None:
+    def gone(self, key: TopicPartition) -> str | None:
         """Why a log that isn't on disk can't be a new one; None: it can."""
         return self._gone.get(key)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tidelog.log import checkpoints
+from tidelog.log.bounds import SYNC_EACH_MAX
 from tidelog.log.checkpoints import LEADER_EPOCHS
-from tidelog.log.commit import SYNC_EACH_MAX, TOO_MANY_FILES
+from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import encode_snapshot
 

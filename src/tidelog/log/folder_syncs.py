@@ -19,24 +19,44 @@ class FolderSyncs:
         self._env = env
         self._points = points
         self._report = report
-        self._syncs: dict[str, bool] = {}
-        """Folders that are synced, or about to be; whether names in them changed since it was asked for."""
+        self._due: dict[str, set[str]] = {}  # by data folder: what was renamed since the last sync of it began
+        self._under_way: dict[str, set[str]] = {}
+        self._failed: set[str] = set()
 
-    def soon(self, root: str) -> None:
-        """Make renamed folders durable: one sync for all of this turn of the loop, and of those that another takes."""
-        under_way = root in self._syncs
-        self._syncs[root] = under_way
-        if not under_way:
-            self._env.loop.call_soon(self._sync, root)
+    def renamed(self, root: str, folder: str) -> None:
+        """Make it durable soon: one sync for all of this turn of the loop, and of those that another takes."""
+        due = self._due.get(root)
+        if due is None:
+            due = self._due[root] = set()
+            if root not in self._under_way:
+                self._env.loop.call_soon(self._sync, root)
+        due.add(folder)
+
+    def is_under_way(self, root: str, folder: str) -> bool:
+        """Whether the folder of this name was renamed, and that isn't durable but soon will be."""
+        return folder in self._due.get(root, ()) or folder in self._under_way.get(root, ())
+
+    def has_failed(self, folder: str) -> bool:
+        """Whether a power loss may bring back what had this name."""
+        return folder in self._failed
+
+    def sync_now(self, root: str, folder: str) -> None:
+        """Make the rename of one folder durable, here and now. Raises OSError."""
+        self._env.disk.sync_folder(root)
+        self._failed.discard(folder)
 
     def _sync(self, root: str) -> None:
-        self._syncs[root] = False
+        self._under_way[root] = self._due.pop(root)
         disk = self._env.disk
         self._env.loop.run_blocking(lambda: disk.sync_folder(root)).on_done(lambda done: self._synced(root, done))
         self._points[root].recovery.save()
 
     def _synced(self, root: str, done: Promise[None]) -> None:
-        if done.error is not None:
+        renamed = self._under_way.pop(root)
+        if done.error is None:
+            self._failed -= renamed
+        else:
+            self._failed |= renamed
             self._report(f"syncing a data folder failed: {done.error}")
-        if self._syncs.pop(root):
-            self.soon(root)
+        if root in self._due:
+            self._env.loop.call_soon(self._sync, root)

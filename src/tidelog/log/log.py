@@ -248,6 +248,7 @@ class Log(WritableLog):
             return
         self.forget_segments([segment])
         self._begin_segment(offset, now_ms)
+        self._store.disk.sync_folder(self.folder)  # a start that is saved must not be behind all that is there
         if len(self.segments) == 1:
             self.ends.move_start(offset)
             self._store.starts.moved(self)
@@ -268,14 +269,16 @@ class Log(WritableLog):
     def _fall_back(self, offset: int, rest_end: int) -> None:
         """Nothing that was known of offsets from `offset` on holds any longer; the batches before it end at `rest_end`.
 
-        The recovery point goes first, durably: a crash right after the cut must not find records missing below it.
+        The recovery point goes first, durably: a crash right after the cut must not find records missing below it. So
+        does a start that was saved, or else the log would end before it begins.
         """
         epochs = self.epochs  # loaded before the batches go that it may be built from
         assert epochs is not None
-        if self.ends.fall_back(offset, rest_end):
+        if self.ends.fall_back(offset, rest_end) or self._store.known_recovery_point(self) > rest_end:
             self._store.save_recovery_point(self)
+        elif self._store.known_start(self) > offset:
+            self._store.save_fallen_start(self, offset)
         self.segments.forget_positions()
-        self.unsynced.cut(offset)
         self.snapshots.cut(self._store.disk, self, offset)
         self._forget_producers()
 

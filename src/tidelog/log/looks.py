@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.promise import Promise
+from tidelog.log.bounds import LOOKS_S_A_TURN, WAITING_BYTES_MAX
 from tidelog.log.record_check import ON_THE_LOOP, Budget
 from tidelog.log.validate import Admitted, Unlooked
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -19,11 +20,7 @@ if TYPE_CHECKING:
     from tidelog.env import ChildProcesses, Clock, Loop
 
 RECORD_CHECK = "tidelog.log.record_check"
-WAITING_BYTES_MAX = 256 * 1024 * 1024
-"""Of all batches that wait for their look; a connection has one request of them. Who comes later tries again."""
 
-TURN_S = 0.005
-"""Of a turn of the loop, for all looks in it; what comes later in the turn is looked into aside."""
 NONE_AT_ONCE = Budget(0, 0, 0, 0, 0)
 
 T = TypeVar("T")
@@ -52,7 +49,7 @@ class Looks:
             self._turn, self._spent_s = self._loop.turns, 0.0
         began = self._monotonic()
         try:
-            return look(self.budget if self._spent_s < TURN_S else NONE_AT_ONCE)
+            return look(self.budget if self._spent_s < LOOKS_S_A_TURN else NONE_AT_ONCE)
         finally:
             self._spent_s += self._monotonic() - began
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import retention
+from tidelog.log.bounds import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, OFFSET_SPAN_MAX, RESERVED_AHEAD, RESERVED_OFFSETS
 from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.log import Log
 from tidelog.log.names import LOG
-from tidelog.log.segment import NEVER, OFFSET_SPAN_MAX, Segment
+from tidelog.log.segment import NEVER, Segment
 from tidelog.log.validate import too_large_for_segment
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from tidelog.env.promise import Promise
     from tidelog.log.store import Store
 
-CHUNK_BYTES_MIN = 64 * 1024
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
-RESERVED_OFFSETS = 4_000_000
-RESERVED_AHEAD = RESERVED_OFFSETS // 2
-"""The next ones are reserved when no more than so many are left."""
 AGAIN_S = 1.0
 
 
@@ -56,6 +52,10 @@ class MemoryFile:
         end = self._used + len(data)
         self._buffer[self._used : end] = data
         self._used = end
+
+    def append_all(self, parts: list[Buffer]) -> None:
+        for part in parts:
+            self.append(part)
 
     def read(self, pos: int, count: int) -> bytes:
         return bytes(self._buffer[pos : min(pos + count, self._used)])

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tidelog.wire.topic_partition import TopicPartition
+
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
@@ -24,7 +26,7 @@ def partition_folder(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def parse_partition_folder(name: str) -> tuple[str, int] | None:
+def parse_partition_folder(name: str) -> TopicPartition | None:
     """(topic, partition); None for a name that is no partition's folder, one to be deleted included."""
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not partition.isascii() or not partition.isdigit():

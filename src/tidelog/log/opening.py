@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, recovery
+from tidelog.log.bounds import OPENING_FILES_MAX, OPENINGS_TOGETHER_MAX
 from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.files import OpenFiles
@@ -20,7 +21,7 @@ from tidelog.log.folder import PartitionFolder
 from tidelog.log.index_files import IndexFiles
 from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.recoveries import Cut
-from tidelog.log.recovery import Place, Recovered
+from tidelog.log.recovery import LogFolder, Recovered
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -30,14 +31,8 @@ if TYPE_CHECKING:
     from tidelog.env.clock import Clock
     from tidelog.env.disk import Disk
     from tidelog.env.loop import Loop
-    from tidelog.log.checkpoint_files import Key
     from tidelog.log.segment import Segment
-
-FILES_MAX = 16
-"""Files that a log holds open while it is opened."""
-TOGETHER_MAX = 2
-"""Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
-interpreter from the loop, and group commits must find threads too."""
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 class Opening:
@@ -49,14 +44,14 @@ class Opening:
     """
 
     def __init__(
-        self, disk: Disk, clock: Clock, expiration_ms: int, place: Place, topic_id: bytes, config: TopicConfig
+        self, disk: Disk, clock: Clock, expiration_ms: int, log_folder: LogFolder, topic_id: bytes, config: TopicConfig
     ) -> None:
         self.disk = disk
         self.clock = clock
         self.producer_expiration_ms = expiration_ms
-        self.files = OpenFiles(disk, FILES_MAX)
+        self.files = OpenFiles(disk, OPENING_FILES_MAX)
         self.index_files = IndexFiles(disk)
-        self.place = place
+        self.log_folder = log_folder
         self.topic_id = topic_id
         self.config = config
         self.reports: list[str] = []
@@ -78,10 +73,10 @@ class Opening:
             self.seconds = self.clock.monotonic() - began
 
     def _run(self) -> Recovered | None:
-        if belongs_to_another(self.disk, self.place, self.topic_id, self.reports):
+        if belongs_to_another(self.disk, self.log_folder, self.topic_id, self.reports):
             return None
-        folder = PartitionFolder(*self.place[:3], self.topic_id, self.config)
-        return recovery.recover(self, folder, self.place)
+        folder = PartitionFolder(*self.log_folder[:3], self.topic_id, self.config)
+        return recovery.recover(self, folder, self.log_folder)
 
     def report(self, message: str) -> None:
         self.reports.append(message)
@@ -92,7 +87,7 @@ class Opening:
         self.cut = Cut(place, min(before.offset, offset), before.bytes + size, before.records + records)
 
     def clean_end(self, folder: PartitionFolder) -> int:
-        return self.place.clean_end
+        return self.log_folder.clean_end
 
     def draw_jitter_ms(self, config: TopicConfig) -> int:
         return 0
@@ -109,15 +104,15 @@ class Openings:
     def __init__(self, loop: Loop, ended: Callable[[Opening, Promise[Recovered | None]], Promise[None]]) -> None:
         self._loop = loop
         self._ended = ended
-        self._known: dict[Key, Opening] = {}
+        self._known: dict[TopicPartition, Opening] = {}
         self._waiting: deque[Opening] = deque()
         self._busy = 0
         self._stopped = False
 
-    def get(self, key: Key) -> Opening | None:
+    def get(self, key: TopicPartition) -> Opening | None:
         return self._known.get(key)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: TopicPartition) -> bool:
         return key in self._known
 
     @property
@@ -126,7 +121,7 @@ class Openings:
 
     def begin(self, opening: Opening) -> None:
         """Open it when its turn comes, in the order in which they were asked for."""
-        self._known[opening.place.key] = opening
+        self._known[opening.log_folder.key] = opening
         self._waiting.append(opening)
         self._next()
 
@@ -135,7 +130,7 @@ class Openings:
         self._stopped = True
 
     def _next(self) -> None:
-        while self._waiting and self._busy < TOGETHER_MAX and not self._stopped:
+        while self._waiting and self._busy < OPENINGS_TOGETHER_MAX and not self._stopped:
             opening = self._waiting.popleft()
             self._busy += 1
             self._loop.run_blocking(opening.run).on_done(partial(self._opened, opening))
@@ -145,7 +140,7 @@ class Openings:
 
     def _settled(self, opening: Opening, done: Promise[None]) -> None:
         self._busy -= 1
-        del self._known[opening.place.key]
+        del self._known[opening.log_folder.key]
         self._next()
         if done.error is not None:
             opening.settled.fail(done.error)
@@ -161,15 +156,15 @@ def may_pass(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (*TOO_MANY_FILES, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 
 
-def belongs_to_another(disk: Disk, place: Place, topic_id: bytes, reports: list[str]) -> bool:
+def belongs_to_another(disk: Disk, log_folder: LogFolder, topic_id: bytes, reports: list[str]) -> bool:
     """Whether the folder names another topic than the one with this id."""
-    path = f"{place.folder}/{PARTITION_METADATA}"
+    path = f"{log_folder.path}/{PARTITION_METADATA}"
     try:
         found = checkpoints.read_partition_metadata(disk, path)
     except CheckpointError as error:
         # A folder's first sync is that of this file too. What was never made durable may be an older topic's, if
         # the power took its deletion back.
-        if place.topic != METADATA_TOPIC and not place.clean and not place.durable:
+        if log_folder.topic != METADATA_TOPIC and not log_folder.clean and not log_folder.durable:
             reports.append(f"{error}, and nothing in its folder was made durable")
             return topic_id != ZERO_UUID
         reports.append(f"{error}; taking the folder for the topic's own")

@@ -11,16 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from tidelog.env.network import Buffer
+from tidelog.log.bounds import EPOCH_MAX, PRODUCERS_MAX, WINDOW
 from tidelog.wire.batch import CONTROL_FLAG, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.markers import read_marker
 
-WINDOW = 5
-"""Batches remembered of each producer: as many as it may have in flight."""
-PRODUCERS_MAX = 100_000
-"""Producers remembered in one partition; beyond it the longest idle ones are forgotten, a tenth at a time."""
 NO_EPOCH = -1
-EPOCH_MAX = 32_767
 RAISES_EPOCH = 2
 """The transaction version from which the end of a transaction raises its producer's epoch."""
 

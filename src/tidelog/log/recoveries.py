@@ -11,8 +11,8 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tidelog.log.checkpoint_files import Key
     from tidelog.log.opening import Opening
+    from tidelog.wire.topic_partition import TopicPartition
 
 TOLD_MAX = 20
 """Messages of openings that are told one by one."""
@@ -40,11 +40,11 @@ class Recoveries:
 
     def __init__(self) -> None:
         self.clean = True
-        self.found = 0
+        self.unopened = 0
         self.done = False
         self.seconds = 0.0
         self.cuts: list[Cut] = []
-        self._checked: set[Key] = set()
+        self._checked: set[TopicPartition] = set()
         self._told = 0
 
     @property
@@ -56,14 +56,14 @@ class Recoveries:
     def cut_bytes(self) -> int:
         return sum(cut.bytes for cut in self.cuts)
 
-    def begin(self, found: int, *, clean: bool) -> None:
+    def begin(self, unopened: int, *, clean: bool) -> None:
         """So many logs are on disk."""
-        self.found, self.clean = found, clean
+        self.unopened, self.clean = unopened, clean
 
     def add(self, opening: Opening) -> None:
         """A log was opened, or couldn't be."""
-        if not opening.place.clean:
-            self._checked.add(opening.place.key)
+        if not opening.log_folder.clean:
+            self._checked.add(opening.log_folder.key)
             self.seconds += opening.seconds
         if opening.cut is not None:
             self.cuts.append(opening.cut)

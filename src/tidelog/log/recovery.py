@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.log import indexing, producer_state
+from tidelog.log.bounds import LOST_BYTES, UNNOTICED_BYTES
 from tidelog.log.checkpoints import LOG_START, PARTITION_METADATA
 from tidelog.log.durability import counts_messages, page_cache_counts
 from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
 from tidelog.log.leftovers import Found, tidy
-from tidelog.log.names import TXN_INDEX, partition_folder
+from tidelog.log.names import partition_folder
 from tidelog.log.rewriting import write_again
 from tidelog.log.scan import BadBatch, batches, read_fields
 from tidelog.log.segment import Segment
@@ -32,18 +33,12 @@ from tidelog.wire.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.env.disk import File
-    from tidelog.log.checkpoint_files import Key
     from tidelog.log.folder import PartitionFolder
     from tidelog.log.producers import Producers
-
-UNNOTICED_BYTES = 4 * 1024 * 1024
-"""Up to so much of a tail is written again in the time that a start takes anyway."""
-
-LOST_BYTES = 128 * 1024 * 1024
-"""Written since the recovery point at most, with room to spare: a flush moves that after 64 MB, and at each roll."""
+    from tidelog.wire.topic_partition import TopicPartition
 
 
-class Place(NamedTuple):
+class LogFolder(NamedTuple):
     """A partition's folder, and what the checkpoints of its data folder say of it.
 
     `clean`: after a clean stop. `lost`: no recovery point of the log is known. `durable`: something in the folder may
@@ -61,11 +56,11 @@ class Place(NamedTuple):
     durable: bool
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TopicPartition:
         return self.topic, self.partition
 
     @property
-    def folder(self) -> str:
+    def path(self) -> str:
         return f"{self.root}/{partition_folder(self.topic, self.partition)}"
 
 
@@ -96,21 +91,21 @@ class RecoverySurroundings(Surroundings, Protocol):
         ...
 
 
-def recover(around: RecoverySurroundings, folder: PartitionFolder, place: Place) -> Recovered:
+def recover(around: RecoverySurroundings, folder: PartitionFolder, log_folder: LogFolder) -> Recovered:
     """Find out what the folder of the log holds. Raises OSError, and BadBatch for damage below the recovery point.
 
     Where the recovery points are lost, all is read, and only the last segment is ever cut.
     """
-    return Recovery(around, folder, place).run()
+    return Recovery(around, folder, log_folder).run()
 
 
 class Recovery:
     """One of them: what is known so far. `epochs` are None until they were found in the batches."""
 
-    def __init__(self, around: RecoverySurroundings, folder: PartitionFolder, place: Place) -> None:
+    def __init__(self, around: RecoverySurroundings, folder: PartitionFolder, log_folder: LogFolder) -> None:
         self._around = around
         self._folder = folder
-        self._place = place
+        self._log_folder = log_folder
         self._now_ms = around.clock.now_ms()
         found = tidy(around.disk, folder.folder)
         self._found = found
@@ -121,7 +116,7 @@ class Recovery:
             has_aborted=found.aborted,
         )
         self._snapshots = Snapshots(found.snapshots)
-        in_doubt = not place.clean  # whether the names were made durable, nobody knows any more
+        in_doubt = not log_folder.clean  # whether the names were made durable, nobody knows any more
         self._unsynced = Unsynced(names=in_doubt, folder=in_doubt)
         self._epochs: LeaderEpochs | None = None
         self._batches = 0
@@ -159,7 +154,7 @@ class Recovery:
         )
 
     def _empty(self) -> Ends:
-        recovery_point, log_start = self._place.recovery_point or 0, self._place.log_start
+        recovery_point, log_start = self._log_folder.recovery_point or 0, self._log_folder.log_start
         if recovery_point > log_start and self._found.metadata:
             raise BadBatch(
                 self._folder.folder, 0, f"no segment is here, but records up to offset {recovery_point} were"
@@ -167,9 +162,9 @@ class Recovery:
         return Ends(log_start)
 
     def _find_ends(self, found: Found) -> Ends:
-        place = self._place
-        recovery_point, log_start = place.recovery_point, max(place.log_start, found.bases[0])
-        if place.clean:
+        log_folder = self._log_folder
+        recovery_point, log_start = log_folder.recovery_point, max(log_folder.log_start, found.bases[0])
+        if log_folder.clean:
             trusted = recovery_point is not None and recovery_point >= found.bases[-1]
             log_end = self._segments.open_last(recovery_point if trusted else None)
             return self._ends(log_start, log_end, log_end)
@@ -188,9 +183,9 @@ class Recovery:
 
     def _check_start(self, ends: Ends) -> None:
         """A start above the end: deleted records may be lost where the page cache counts as durable, and only there."""
-        last, place = self._segments[-1], self._place
+        last, log_folder = self._segments[-1], self._log_folder
         reason = f"the log ends at offset {ends.log_end}, but {LOG_START} says that it begins at {ends.log_start}"
-        if place.clean or place.lost or not page_cache_counts(self._folder.config):
+        if log_folder.clean or log_folder.lost or not page_cache_counts(self._folder.config):
             raise BadBatch(last.path, last.size, f"{reason}: if that is wrong, correct its line there, and restart")
         self._around.report(
             f"{self._folder.place}: {reason}; what was deleted and is still there goes, the log is empty"
@@ -203,8 +198,7 @@ class Recovery:
         self._epochs.save_again()
         self._around.disk.sync_folder(self._folder.folder)
         self._segments.begin(offset, self._now_ms)
-        self._unsynced.add_names()
-        self._unsynced.wrote()
+        self._unsynced.wrote()  # its names are in doubt anyway: a log that was stopped cleanly never comes here
 
     # -- what was recovered becomes durable
 
@@ -215,9 +209,10 @@ class Recovery:
         tail that is written again unnoticed is. A large one isn't: whoever chose that wants to be served at once. With
         `flush.messages` what counts as durable is, up to so many records.
 
-        Where the recovery point is lost, what is further back than a flush can be was durable long ago.
+        Where the recovery point is lost, what is further back than a flush can be was durable long ago. Transaction
+        indexes need nothing: what they say of what is below the recovery point was flushed, the rest is built again.
         """
-        segments, lost, recovery_point = self._segments, self._place.lost, ends.recovery_point
+        segments, lost, recovery_point = self._segments, self._log_folder.lost, ends.recovery_point
         if ends.log_end == recovery_point:
             # Whoever was killed in the middle of a truncation left a cut that the platter doesn't know of.
             segments.file_of(segments[-1]).sync()
@@ -235,11 +230,7 @@ class Recovery:
             elif found is not None:
                 self._write_again(segment.path, found[0])
                 self._around.files.forget(segment)
-            if disk.exists(segment.stem + TXN_INDEX):
-                self._write_again(segment.stem + TXN_INDEX, 0)
-                segment.aborted(disk).reopen()
-        if self._folder.name_topic(disk):
-            self._unsynced.add_folder()
+        self._folder.name_topic(disk)  # that the folder is in doubt was known before
         if disk.exists(f"{folder}/{PARTITION_METADATA}"):
             self._write_again(f"{folder}/{PARTITION_METADATA}", 0)
         disk.sync_folder(folder)
@@ -274,7 +265,7 @@ class Recovery:
 
     def _read_all(self, log_start: int, recovery_point: int) -> Ends:
         """Read and check everything from the recovery point on. Where that is lost, no segment but the last is cut."""
-        segments, lost = self._segments, self._place.lost
+        segments, lost = self._segments, self._log_folder.lost
         found_epochs: list[tuple[int, int]] = []
         next_offset = self._read_segments(recovery_point, found_epochs)
         if next_offset < recovery_point:
@@ -298,16 +289,12 @@ class Recovery:
 
     def _read_segments(self, recovery_point: int, found_epochs: list[tuple[int, int]]) -> int:
         """The offset behind the last one that is sound. What comes behind a cut goes."""
-        segments, lost = self._segments, self._place.lost
-        number = first = segments.number(recovery_point)
+        segments, lost = self._segments, self._log_folder.lost
+        number = segments.number(recovery_point)
         next_offset = segments[number].base
         while number < len(segments):
             segment = segments[number]
-            if (
-                number > first
-                and segment.base != next_offset
-                and not self._goes_on(number, next_offset, recovery_point)
-            ):
+            if segment.base != next_offset and not self._goes_on(number, next_offset, recovery_point):
                 self._around.disk.sync_folder(self._folder.folder)
                 continue
             last = number + 1 == len(segments)
@@ -357,7 +344,7 @@ class Recovery:
                 raise BadBatch(segment.path, 0, reason)
             self._drop([segment])
             return False
-        lost = self._place.lost
+        lost = self._log_folder.lost
         if self._was_compacted(before) or (lost and self._folder.config.compacts):
             return True
         missing = f"offsets {next_offset} to {segment.base - 1} are missing"
@@ -378,7 +365,7 @@ class Recovery:
 
         Compaction stays below the recovery point that is saved, unless the log was cut since; Apache Kafka's doesn't.
         """
-        if segment.base < self._place.clean_end:
+        if segment.base < self._log_folder.clean_end:
             return True
         if not self._folder.config.compacts:
             return False
@@ -416,7 +403,7 @@ def _sound_behind(file: File, pos: int) -> tuple[int, int, int]:
     head = file.read(pos, HEADER_BYTES)
     size = read_fields(head).size if len(head) == HEADER_BYTES else 0
     count, records, last = 0, 0, -1
-    if HEADER_BYTES <= size <= file.size() - pos:
+    if size >= HEADER_BYTES:
         with suppress(BadBatch):
             for _, fields in batches(file, pos + size, file.size(), check=True):
                 count, records, last = count + 1, records + fields.record_count, fields.last_offset

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from tidelog.env import Environment
-    from tidelog.log.checkpoint_files import CheckpointFiles, Key
+    from tidelog.log.checkpoint_files import CheckpointFiles
     from tidelog.log.folder_syncs import FolderSyncs
+    from tidelog.wire.topic_partition import TopicPartition
 
     class Remove(Protocol):
         """Have a path removed after so long: `Upkeep.remove`."""
@@ -43,7 +44,7 @@ class FolderRenames:
     def is_in_the_way(self, folder: str) -> bool:
         return folder in self._in_the_way
 
-    def put_away(self, root: str, key: Key, delay_ms: int) -> bool:
+    def put_away(self, root: str, key: TopicPartition, delay_ms: int) -> bool:
         """A deleted topic's: renamed at once, and removed later; whether that could be done."""
         folder = f"{root}/{partition_folder(*key)}"
         if folder in self._strays:
@@ -58,12 +59,12 @@ class FolderRenames:
         self._remove(renamed, delay_ms, folder=True)
         return True
 
-    def put_aside(self, root: str, key: Key, why: str) -> None:
+    def put_aside(self, root: str, key: TopicPartition, why: str) -> None:
         """No topic's: an operator can look at it, as with Kafka. Raises OSError."""
         renamed = self._rename(root, key, stray_folder(*key, self._random.uuid()))
         self._report(f"{why}: it is now {renamed}, delete it if you don't need it")
 
-    def put_aside_or_pass_over(self, root: str, key: Key, why: str) -> bool:
+    def put_aside_or_pass_over(self, root: str, key: TopicPartition, why: str) -> bool:
         """As `put_aside`; where that can't be done, it stays and is in the way. Whether it could."""
         folder = f"{root}/{partition_folder(*key)}"
         try:
@@ -77,9 +78,9 @@ class FolderRenames:
         self._strays.discard(folder)
         return True
 
-    def _rename(self, root: str, key: Key, name: str) -> str:
-        renamed = f"{root}/{name}"
-        self._disk.rename(f"{root}/{partition_folder(*key)}", renamed)
+    def _rename(self, root: str, key: TopicPartition, name: str) -> str:
+        folder, renamed = f"{root}/{partition_folder(*key)}", f"{root}/{name}"
+        self._disk.rename(folder, renamed)
         self._points[root].drop(key)
-        self._syncs.soon(root)
+        self._syncs.renamed(root, folder)
         return renamed

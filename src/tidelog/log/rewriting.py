@@ -20,6 +20,7 @@ from posixpath import dirname
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from tidelog.log.bounds import SMALL_BYTES
 from tidelog.log.names import AGAIN
 from tidelog.wire.crc import crc32c
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 UNFINISHED = ".tmp"
-SMALL_BYTES = 1 << 20
-"""A file up to this size is written whole, and takes the other's name: two syncs less."""
 
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qqI")  # where the tail begins, its bytes, their checksum

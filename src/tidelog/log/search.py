@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tidelog.log.bounds import RECORDS_AT_ONCE
 from tidelog.log.names import LOG
 from tidelog.log.scan import HeaderFields, batch_at, batches
 from tidelog.wire.batch import APPEND_TIME_FLAG, payload, read_header
@@ -33,8 +34,6 @@ Walked: TypeAlias = "Mapping[Key, Found | None]"
 """Which records were found in batches."""
 
 LONG_MIN = -(2**63)
-RECORDS_AT_ONCE = 10_000
-"""Records that are walked in a few milliseconds."""
 LIES_MAX = 3
 """Batches of which no record is as new as their header says: the last of so many is believed, so that one question
 doesn't go through all the records that someone made up."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.log.aborted import AbortedIndex
+from tidelog.log.bounds import OFFSET_SPAN_MAX
 from tidelog.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexFile, OffsetIndex, SealedIndexes, TimeIndex
 from tidelog.log.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.unreadable import UNREADABLE
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.env.disk import Disk, File
 
-OFFSET_SPAN_MAX = 2**31 - 1
-"""How far the last offset of a segment may be from its base: what an index entry can hold."""
 NEVER = 2**63 - 1
 
 

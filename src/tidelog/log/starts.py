@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log.durability import page_cache_counts
 from tidelog.log.memory import MemoryLog
 
 if TYPE_CHECKING:
@@ -28,8 +29,12 @@ class LogStarts:
     def save(self, log: Log, start: int) -> Promise[None]:
         """Resolved when the log would start at `start` after a crash, or later; it doesn't yet."""
         key, points = (log.topic, log.partition), self._points[log.root]
-        points.starts.put(key, max(start, points.starts.offsets.get(key, 0)))
-        return points.save_starts(key)
+        before = points.starts.offsets.get(key, 0)
+        points.starts.put(key, max(start, before))
+        saved = self._saved(log)
+        if saved.error is not None:  # nothing was tried
+            points.starts.put(key, before)
+        return saved
 
     def move(self, log: Log, before: int) -> None:
         """The log's start moved on from `before`, for a client: back again where that can't be made durable."""
@@ -40,7 +45,7 @@ class LogStarts:
         if log in self._moves:
             before = self._moves[log][1]
         starts.put(key, offset)
-        move = self._moves[log] = self._points[log.root].save_starts(key), before
+        move = self._moves[log] = self._saved(log), before
 
         def settled(saved: Promise[None]) -> None:
             if self._moves.get(log) is not move:
@@ -57,7 +62,11 @@ class LogStarts:
     def saved(self, log: Log) -> Promise[None]:
         """Resolved when the log's start, as it is now, survives a crash; failed where it moved back instead."""
         move = self._moves.get(log)
-        return self._points[log.root].save_starts((log.topic, log.partition)) if move is None else move[0]
+        return self._saved(log) if move is None else move[0]
+
+    def _saved(self, log: Log) -> Promise[None]:
+        key, may_lose_end = (log.topic, log.partition), page_cache_counts(log.config)
+        return self._points[log.root].save_starts(key, may_lose_end=may_lose_end)
 
     def note(self, log: Log) -> None:
         """Also where a segment begins there: a power loss may bring deleted segments back, but not their records."""

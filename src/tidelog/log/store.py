@@ -7,6 +7,7 @@ is written; at a clean stop it comes back after everything else.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tidelog.env.child_processes import BesideTheLoop
@@ -14,21 +15,22 @@ from tidelog.env.promise import Promise
 from tidelog.log import checkpoints, flush
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.beginning import Beginning, Beginnings
-from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles, Key
+from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import GroupCommit
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.files import OpenFiles
+from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
-from tidelog.log.found import choose
 from tidelog.log.index_files import IndexFiles
 from tidelog.log.log import Log
 from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
 from tidelog.log.names import METADATA_TOPIC
 from tidelog.log.opening import Opening, Openings, belongs_to_another, may_pass
+from tidelog.log.partition_folders import choose
 from tidelog.log.recoveries import Recoveries
-from tidelog.log.recovery import Place, Recovered
+from tidelog.log.recovery import LogFolder, Recovered
 from tidelog.log.renames import FolderRenames
 from tidelog.log.scan import BadBatch
 from tidelog.log.serial_worker import SerialWorker
@@ -37,6 +39,7 @@ from tidelog.log.starts import LogStarts
 from tidelog.log.upkeep import Upkeep
 from tidelog.log.windows import WindowReads
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
 
 STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
-USED_LOOK_S = 0.01
-USED_MAX = 1024
-"""Names of deleted logs in use, beyond which those are looked for that aren't any more."""
 
 _logger = logging.getLogger("tidelog.log")
 
@@ -81,18 +81,18 @@ class Store:
         self.upkeep = Upkeep(env, self, config)
         self.recoveries = Recoveries()
         self.space = FreeSpace(env.disk, env.clock, folders)
-        self.offline: set[Key] = set()
+        self.offline: set[TopicPartition] = set()
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
         self._folders = DataFolders(env.disk, self._points, self.upkeep.remove, self.report)
-        self._found = self._folders.found
-        self._logs: dict[Key, Log] = {}
+        self._unopened = self._folders.partitions
+        self._logs: dict[TopicPartition, Log] = {}
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
-        self._used: dict[str, Log] = {}  # folders of deleted logs that may still be synced
+        self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
         self._openings = Openings(env.loop, self._open_ended)
-        self.beginnings = Beginnings(env, self._free_name, self._begun)
+        self.beginnings = Beginnings(env, self._names.free, self._begun)
         self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
 
@@ -115,7 +115,7 @@ class Store:
     def look(self) -> None:
         """Find out what is there, and write nothing. Whoever calls it holds the folders' locks."""
         self.broker_epoch = self._folders.look()
-        self.recoveries.begin(len(self.found()), clean=not self.found() or self._folders.all_clean)
+        self.recoveries.begin(len(self.unopened()), clean=not self.unopened() or self._folders.all_clean)
         self.upkeep.start()
 
     def admit(self, root: str) -> None:
@@ -172,7 +172,7 @@ class Store:
         for root in self._folders.admitted:
             self._points[root].finish()
             # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
-            recovered = self._folders.is_clean(root) or not self._found.is_any_in(root)
+            recovered = self._folders.is_clean(root) or not self._unopened.is_any_in(root)
             unfinished = set(self.upkeep.dirty)
             if recovered and all(
                 (log.offline is None and log not in unfinished) or self._folders.gone((log.topic, log.partition))
@@ -204,7 +204,7 @@ class Store:
         key = topic, partition
         assert key not in self._openings, f"{topic}-{partition} is being opened"
         if folder is not None:
-            self._found.choose(key, folder)
+            self._unopened.choose(key, folder)
         known = self._logs.get(key)
         if known is not None:
             if known.topic_id == topic_id or ZERO_UUID in (known.topic_id, topic_id):
@@ -212,14 +212,14 @@ class Store:
             self.delete(topic, partition, known.topic_id)
         if config.tidelog_storage == "memory":
             log = self._memory_log(key, topic_id, config)
-        elif key in self._found:
+        elif key in self._unopened:
             return self._open_now(self._opening_of(key, topic_id, config))
         else:
             log = self._new_log(folder or self._folders.emptiest(), key, topic_id, config)
         self._logs[key] = log
         return log
 
-    def _new_log(self, root: str, key: Key, topic_id: bytes, config: TopicConfig) -> Log:
+    def _new_log(self, root: str, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
         log = Log(self, root, *key, topic_id, config)
         self._folders.placed(root)
         if self._renames.is_in_the_way(log.folder) and not self._put_away(log.root, key):
@@ -238,14 +238,14 @@ class Store:
     @property
     def all_open(self) -> bool:
         """Whether `waits` is true of no log at all."""
-        return not self._found and self._openings.idle and not self.beginnings
+        return not self._unopened and self._openings.idle and not self.beginnings
 
     def waits(self, topic: str, partition: int, config: TopicConfig) -> bool:
         """Whether `open` has something to do before `log` may be asked for this one."""
         key = topic, partition
         if key in self._openings or key in self.beginnings:
             return True
-        return key in self._found and key not in self._logs and config.tidelog_storage != "memory"
+        return key in self._unopened and key not in self._logs and config.tidelog_storage != "memory"
 
     def open(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Promise[None]:
         """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
@@ -262,15 +262,15 @@ class Store:
             self._openings.begin(under_way)
         return under_way.settled
 
-    def _opening_of(self, key: Key, topic_id: bytes, config: TopicConfig) -> Opening:
-        place = self._place(key, self._found[key])
-        return Opening(self.disk, self.clock, self.producer_expiration_ms, place, topic_id, config)
+    def _opening_of(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Opening:
+        log_folder = self._log_folder(key, self._unopened[key])
+        return Opening(self.disk, self.clock, self.producer_expiration_ms, log_folder, topic_id, config)
 
-    def _place(self, key: Key, root: str) -> Place:
+    def _log_folder(self, key: TopicPartition, root: str) -> LogFolder:
         points = self._points[root]
         recovery_point = points.recovery_point(key)
         lost = recovery_point == UNKNOWN
-        return Place(
+        return LogFolder(
             root,
             *key,
             clean=self._folders.is_clean(root) and not lost,
@@ -287,7 +287,7 @@ class Store:
         try:
             found = opening.run()
             if found is not None:
-                self._points[opening.place.root].lower_clean_end(opening.place.key, found.ends.log_end)
+                self._points[opening.log_folder.root].lower_clean_end(opening.log_folder.key, found.ends.log_end)
         except (OSError, BadBatch, AbortedIndexError) as error:
             failed = error
         self._tell(opening)
@@ -296,20 +296,20 @@ class Store:
     def _open_ended(self, opening: Opening, done: Promise[Recovered | None]) -> Promise[None]:
         """A log was opened off the loop; settled when it is in its place."""
         self._tell(opening)
-        place, error = opening.place, done.error
+        log_folder, error = opening.log_folder, done.error
         found = None if error is not None else done.result()
         if self._discarded(opening):
             return Promise[None].resolved(None)
         lowered = Promise[None].resolved(None)
         if found is not None:
-            lowered = self._points[place.root].lower_clean_end_soon(place.key, found.ends.log_end)
+            lowered = self._points[log_folder.root].lower_clean_end_soon(log_folder.key, found.ends.log_end)
 
         def put(saved: Promise[None]) -> None:
             if not self._discarded(opening):
                 failed = error or saved.error
                 if may_pass(failed):
                     self.files.shrink()
-                    reason = f"opening {place.folder} failed: {failed}; it is tried again"
+                    reason = f"opening {log_folder.path} failed: {failed}; it is tried again"
                     self.report(reason)
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
                 self._put_in_place(opening, found, failed)
@@ -318,10 +318,10 @@ class Store:
 
     def _discarded(self, opening: Opening) -> bool:
         """Whether nobody wants the log any more that was opened; its folder is put away then."""
-        place = opening.place
+        log_folder = opening.log_folder
         if opening.deleted and not self._closed:
-            self._found.drop(place.key)
-            self._put_away(place.root, place.key)
+            self._unopened.drop(log_folder.key)
+            self._put_away(log_folder.root, log_folder.key)
         return opening.deleted or self._closed
 
     def _tell(self, opening: Opening) -> None:
@@ -332,8 +332,8 @@ class Store:
 
     def _put_in_place(self, opening: Opening, found: Recovered | None, error: BaseException | None) -> Log:
         """What was opened is served from now on; what wasn't is offline, and says why."""
-        place = opening.place
-        log = Log(self, place.root, *place.key, opening.topic_id, opening.config, found)
+        log_folder = opening.log_folder
+        log = Log(self, log_folder.root, *log_folder.key, opening.topic_id, opening.config, found)
         if isinstance(error, BadBatch | AbortedIndexError):
             log.go_offline(f"{log.folder} is damaged: {error}. Restore the file, or delete the topic")
         elif error is not None:
@@ -347,10 +347,10 @@ class Store:
                 self.starts.moved(log)
             if log.unsynced.dirty:
                 self.wrote(log)
-            if place.lost:
+            if log_folder.lost:
                 self.flush_soon(log)  # until then, a power loss may take it offline
-        self._found.drop(place.key)
-        self._logs[place.key] = log
+        self._unopened.drop(log_folder.key)
+        self._logs[log_folder.key] = log
         return log
 
     def logs(self) -> list[Log]:
@@ -363,11 +363,11 @@ class Store:
 
     def found_in(self, topic: str, partition: int) -> str | None:
         """The data folder of one that is on disk, and nobody asked for yet."""
-        return self._found.get((topic, partition))
+        return self._unopened.get((topic, partition))
 
-    def found(self) -> list[Key]:
+    def unopened(self) -> list[TopicPartition]:
         """(topic, partition) of the folders on disk that nobody asked for yet: retention and scrub don't reach them."""
-        return [key for key in self._found if key[0] != METADATA_TOPIC]
+        return [key for key in self._unopened if key[0] != METADATA_TOPIC]
 
     def _refuse_folder(self, log: Log) -> None:
         """The folder in the log's place is another topic's."""
@@ -376,8 +376,10 @@ class Store:
             raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
         key = log.topic, log.partition
         try:
-            for root in self._found.all_of(key):
+            for root in self._unopened.all_of(key):
                 self._renames.put_aside(root, key, f"no topic has the folder of {log.place}")
+                with suppress(OSError):  # it is tried again, and the first write waits for it
+                    self._folder_syncs.sync_now(root, log.folder)  # what the log lacks from now on must not come back
         except OSError as error:
             log.go_offline(f"{log.folder} is another topic's and can't be renamed: {error}. Do it, and restart")
 
@@ -387,25 +389,25 @@ class Store:
         Where that can't be done, it is in the way of a topic of that name, and of no other.
         """
         key = topic, partition
-        for root in self._found.all_of(key):
+        for root in self._unopened.all_of(key):
             self._renames.put_aside_or_pass_over(root, key, f"no topic has the folder {root}/{topic}-{partition}")
-        self._found.drop(key)
+        self._unopened.drop(key)
 
-    def found_twice(self) -> list[Key]:
+    def found_twice(self) -> list[TopicPartition]:
         """Partitions that are in more than one data folder."""
-        return list(self._found.several())
+        return list(self._unopened.several())
 
     def choose_folder(self, topic: str, partition: int, topic_id: bytes) -> None:
         """Of several folders of a partition keep that of this topic, and put the others aside; FolderError: which?"""
         key = topic, partition
-        places = [self._place(key, root) for root in self._found.several()[key]]
-        kept = choose(self.disk, places, topic_id, self.report)
-        for place in places:
-            if place.root != kept:
-                self._renames.put_aside_or_pass_over(place.root, key, f"{place.folder} is another topic's")
-        self._found.choose(key, kept or "")
+        folders = [self._log_folder(key, root) for root in self._unopened.several()[key]]
+        kept = choose(self.disk, folders, topic_id, self.report)
+        for folder in folders:
+            if folder.root != kept:
+                self._renames.put_aside_or_pass_over(folder.root, key, f"{folder.path} is another topic's")
+        self._unopened.choose(key, kept or "")
 
-    def _memory_log(self, key: Key, topic_id: bytes, config: TopicConfig) -> MemoryLog:
+    def _memory_log(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> MemoryLog:
         end = max(points.memory.offsets.get(key, 0) for points in self._points.values())  # whichever was the first
         return MemoryLog(self, next(iter(self._points)), *key, topic_id, config, end)
 
@@ -440,30 +442,27 @@ class Store:
         if under_way is not None:
             under_way.deleted = under_way.deleted or under_way.topic_id == topic_id
             return
-        root = self._found.get(key)
+        root = self._unopened.get(key)
         if root is not None and not self._belongs_to_another(key, root, topic_id):
-            self._found.drop(key)
+            self._unopened.drop(key)
             self._folders.left(root, key)
             self._put_away(root, key)
 
-    def _belongs_to_another(self, key: Key, root: str, topic_id: bytes) -> bool:
+    def _belongs_to_another(self, key: TopicPartition, root: str, topic_id: bytes) -> bool:
         reports: list[str] = []
-        another = belongs_to_another(self.disk, self._place(key, root), topic_id, reports)
+        another = belongs_to_another(self.disk, self._log_folder(key, root), topic_id, reports)
         for message in reports:
             self.report(message)
         return another
 
     def _let_go(self, log: Log) -> None:
         log.deleted = True
-        if self.commit.syncs(log):
-            if len(self._used) >= USED_MAX:
-                self._used = {folder: used for folder, used in self._used.items() if self.commit.syncs(used)}
-            self._used[log.folder] = log
+        self._names.deleted(log)
         log.listener = None
         log.offline = log.offline or "the topic was deleted"
         self.upkeep.let_go(log)
 
-    def _put_away(self, root: str, key: Key, delay_ms: int | None = None) -> bool:
+    def _put_away(self, root: str, key: TopicPartition, delay_ms: int | None = None) -> bool:
         """Rename a deleted partition's folder, and remove it later; whether its name is free."""
         if delay_ms is None:
             delay_ms = self.config.log_segment_delete_delay_ms
@@ -486,9 +485,21 @@ class Store:
         if not self._finishing:
             points.recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
 
+    def known_recovery_point(self, log: Log) -> int:
+        """What the checkpoint file has or is about to have: above the log's own where that was lost, and it rolled."""
+        return self._points[log.root].recovery.offsets.get((log.topic, log.partition), 0)
+
     def save_recovery_point(self, log: Log) -> None:
         """The recovery point fell: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
+
+    def known_start(self, log: Log) -> int:
+        """What the file with the starts has or is about to have: above the log's own while retention saves one."""
+        return self._points[log.root].starts.offsets.get((log.topic, log.partition), 0)
+
+    def save_fallen_start(self, log: Log, offset: int) -> None:
+        """The log is about to end at `offset`, before its start: durably, before anything is cut."""
+        self._points[log.root].fall((log.topic, log.partition), offset)
 
     def draw_jitter_ms(self, config: TopicConfig) -> int:
         """By how much a segment rolls earlier than others."""
@@ -502,25 +513,12 @@ class Store:
         points.know(key)
 
     def claim(self, log: Log) -> None:
-        """The folder of the log is about to be made. Not while an older one of its name is still flushed or synced: its
-        files are known by name, so that would write into this one, or be told of a failure in its place."""
-        if self._is_used(log.folder):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder} was a deleted topic's a moment ago: try again"
-            )
-        self._points[log.root].claim((log.topic, log.partition))
+        """The folder of the log is about to be made."""
+        self._names.claim(log)
 
     def made_folder(self, log: Log) -> None:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
-
-    def _is_used(self, folder: str) -> bool:
-        """Whether files of a deleted log are still flushed or synced under this name."""
-        deleted = self._used.get(folder)
-        if deleted is not None and not self.commit.syncs(deleted):
-            del self._used[folder]
-            deleted = None
-        return deleted is not None or self.upkeep.saving(folder)
 
     # -- the first write to a log
 
@@ -532,26 +530,6 @@ class Store:
         """Raises where the files of the log are being made off the loop."""
         if (log.topic, log.partition) in self.beginnings:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the files of {log.place} are being made: try again")
-
-    def _free_name(self, log: Log) -> Promise[None] | None:
-        """What the log has to wait for before it takes its name."""
-        if not self._is_used(log.folder):
-            points, key = self._points[log.root], (log.topic, log.partition)
-            return points.claim_soon(key) if points.hold(key) and not self.disk.exists(log.folder) else None
-        freed: Promise[None] = Promise()
-
-        def look() -> None:
-            if self._is_used(log.folder):
-                self.env.loop.call_later(USED_LOOK_S, look)
-                return
-            later = self._free_name(log)
-            if later is None:
-                freed.resolve(None)
-            else:
-                later.on_done(lambda done: freed.resolve(None) if done.error is None else freed.fail(done.error))
-
-        self.env.loop.call_later(USED_LOOK_S, look)
-        return freed
 
     def _begun(self, beginning: Beginning) -> None:
         log = beginning.log

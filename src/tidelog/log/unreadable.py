@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from tidelog.log.bounds import CHECKED_BYTES, PAGE_BYTES, PIECE_BYTES
 from tidelog.log.scan import BadBatch
 from tidelog.wire.batch import LOG_OVERHEAD
 
@@ -27,10 +28,6 @@ SEARCHED = -1
 """Stands for an offset where something was looked for, such as a time."""
 RANGES_MAX = 256
 """Of a file, that are remembered."""
-CHECKED_BYTES = 1024 * 1024
-"""Read ahead of an answer; the answer is no longer, unless its first batch is."""
-PIECE_BYTES = 64 * 1024
-PAGE_BYTES = 4096
 
 
 class UnreadableBytes(OSError):

@@ -103,11 +103,6 @@ class Unsynced:
         self._unsynced = tuple(segment for segment in self._unsynced if segment.base not in bases)
         self._unsaved = tuple(pair for pair in self._unsaved if pair[0].base not in bases)
 
-    def cut(self, offset: int) -> None:
-        """The log is cut at `offset`: what was sealed from there on is no more, and its folder changes."""
-        self._names = True
-        self.forget({base for base in self.bases if base >= offset})
-
     # -- the group commit
 
     def request(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.log import flush
+from tidelog.log.bounds import BATCHES_MAX, FLUSH_TOGETHER
 from tidelog.log.checkpoints import PARTITION_METADATA
 from tidelog.log.commit import TOO_MANY_FILES, missing
 from tidelog.log.compaction.cleaner import Cleaner
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from tidelog.log.store import Store
 
 TICK_S = 1.0
-BATCHES_MAX = 100_000
-"""Batches behind all recovery points together, after which the logs with most of them are flushed: reading them again
-takes about 0.2 s."""
-FLUSH_TOGETHER = 32
 LOOKS_A_TURN = 128
 
 _logger = logging.getLogger("tidelog.log")

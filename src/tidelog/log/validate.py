@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
+from tidelog.log.bounds import RECORDS_MAX
 from tidelog.log.record_check import (
     ON_THE_LOOP,
     Budget,
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
 
 CODEC_MAX = 4
-RECORDS_MAX = 1_000_000
-"""Records of one batch, as librdkafka's batch.num.messages has it: compressed, a few kilobytes could claim many more,
-and whoever looks for a time in them would go through them all."""
 _LEGACY_OVERHEAD = 14  # the least that an entry of any message format has behind its length
 
 

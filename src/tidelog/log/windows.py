@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.env.promise import Promise
+from tidelog.log.bounds import WINDOW, WINDOW_BYTES, WINDOW_RECORDS
 from tidelog.log.names import LOG
-from tidelog.log.producers import WINDOW, Appended
+from tidelog.log.producers import Appended
 from tidelog.log.scan import BadBatch, HeaderFields, batches
 from tidelog.wire.batch import CONTROL_FLAG, SEQUENCE_MAX
 from tidelog.wire.errors import KafkaError
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from tidelog.log.segments import Segments
     from tidelog.log.serial_worker import SerialWorker
 
-WINDOW_BYTES = 32 * 1024 * 1024
-WINDOW_RECORDS = 200_000
-"""How far back before a snapshot its producers' batches are looked for."""
 
 Short: TypeAlias = "Mapping[int, tuple[int, int]]"
 """Producers whose windows are short, by their ids: their epochs, and the first offsets that are known of them."""

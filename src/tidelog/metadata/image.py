@@ -117,8 +117,12 @@ class ClusterImage:
         return self.configs.get((TOPIC_RESOURCE, name), _EMPTY)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        found = self.topics.get(topic)
-        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+        topic_image = self.topics.get(topic)
+        return (
+            topic_image.partitions[index]
+            if topic_image is not None and 0 <= index < len(topic_image.partitions)
+            else None
+        )
 
     def check_invariants(self) -> None:
         """What holds in every image; for tests and simulation."""

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.env import Environment
-from tidelog.log.found import FolderError
 from tidelog.log.names import parse_partition_folder
+from tidelog.log.partition_folders import FolderError
 from tidelog.raft.snapshot import SnapshotId, encode_snapshot, read_snapshot, write_snapshot
 from tidelog.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import uuid_bytes, uuid_text
 
 META = "meta.properties"
@@ -50,12 +51,12 @@ def read_identity(env: Environment, folder: str, *, write: bool = True) -> Folde
         return None
     lines = env.disk.read_whole(path).decode("utf-8", "replace").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith(("#", "!")))
-    found = {name.strip(): value.strip().replace("\\", "") for name, value in pairs}
-    if found.get("version") != "1":
-        raise FolderError(f"{path} has version {found.get('version')}; this broker reads version 1 (KRaft)")
+    properties = {name.strip(): value.strip().replace("\\", "") for name, value in pairs}
+    if properties.get("version") != "1":
+        raise FolderError(f"{path} has version {properties.get('version')}; this broker reads version 1 (KRaft)")
     try:
-        cluster_id, node_id = found["cluster.id"], int(found["node.id"])
-        directory = uuid_bytes(found["directory.id"]) if "directory.id" in found else None
+        cluster_id, node_id = properties["cluster.id"], int(properties["node.id"])
+        directory = uuid_bytes(properties["directory.id"]) if "directory.id" in properties else None
     except (KeyError, ValueError) as error:
         raise FolderError(f"{path} lacks cluster.id or node.id, or they can't be read ({error})") from None
     if directory is not None:
@@ -126,16 +127,16 @@ def check_directories(
             log.warning("data folder %s is lost: partitions that were in it begin anew, at offset 0", directory)
     if not refused:
         return
-    told = f"no folder of log.dirs has directory.id {', '.join(refused)}, which this broker had at its last start. "
+    message = f"no folder of log.dirs has directory.id {', '.join(refused)}, which this broker had at its last start. "
     bare = [folder for folder in new if _has_partitions(env, folder)]
     if bare:
-        told += f"{', '.join(bare)} holds partitions but no {META}: restore that file. "
+        message += f"{', '.join(bare)} holds partitions but no {META}: restore that file. "
     elif new:
-        told += f"{', '.join(new)} is empty: if that is where it belongs, mount it. "
+        message += f"{', '.join(new)} is empty: if that is where it belongs, mount it. "
     else:
-        told += "Name its path in log.dirs. "
+        message += "Name its path in log.dirs. "
     raise FolderError(
-        f"{told}If it is gone for good, with all that was in it, start once with "
+        f"{message}If it is gone for good, with all that was in it, start once with "
         f"tidelog.log.dirs.lost={','.join(refused)}"
     )
 
@@ -220,7 +221,7 @@ def check_metadata_folder(env: Environment, folder: str, others: Sequence[str], 
         )
 
 
-def check_metadata(env: Environment, folder: str, partitions: Sequence[tuple[str, int]]) -> None:
+def check_metadata(env: Environment, folder: str, partitions: Sequence[TopicPartition]) -> None:
     """Refuse to begin a cluster anew beside partitions: without the metadata that named them, all would be strays.
 
     A folder of a partition is made when the metadata that names it is durable: there are records then, or a checkpoint

@@ -60,8 +60,8 @@ def parse_name(name: str) -> SnapshotId | None:
 
 def list_snapshots(disk: Disk, folder: str) -> list[SnapshotId]:
     """Oldest first."""
-    found = (parse_name(name) for name in disk.list_folder(folder))
-    return sorted(snapshot for snapshot in found if snapshot is not None)
+    parsed = (parse_name(name) for name in disk.list_folder(folder))
+    return sorted(snapshot for snapshot in parsed if snapshot is not None)
 
 
 def remove_leftovers(disk: Disk, folder: str) -> None:

@@ -168,13 +168,31 @@ class Partition:
             raise
         if sent is not None:
             self._took(sent)
+        self._grew(log)
+        return appended
+
+    def append_together(self, buffer: memoryview, spans: list[tuple[int, int]], acks: int, now_ms: int) -> list[int]:
+        """As `append`, with one write, as many from the first on as are plainly fine: none, perhaps.
+
+        Returns their base offsets, and the log's end behind them.
+        """
+        log = self.log
+        below_min_isr = acks == -1 and len(self.isr) < log.config.min_insync_replicas and self._is_below_min_isr()
+        if self._resends is not None or not self.is_served or below_min_isr:
+            return [log.log_end]
+        offsets = log.append_together(buffer, spans, self.leader_epoch, now_ms)
+        if len(offsets) > 1:
+            self._grew(log)
+        return offsets
+
+    def _grew(self, log: Log) -> None:
+        """Something was appended."""
         ends = log.ends
         durable_end = ends.durable_end
         if durable_end != ends.log_end and not log.unsynced.requested:
             self._commit.request(log)
         if durable_end != self.high_watermark:
             self.advance()
-        return appended
 
     def begin(self) -> Promise[None] | None:
         """Settled when the log was made ready for its first write, or that failed; None: there is nothing to do."""
@@ -192,6 +210,11 @@ class Partition:
         resends = self._resends or Resends()
         resends.refuse_sound(buffer, start, end, now_ms)
         self._resends = resends or None
+
+    @property
+    def expected_again(self) -> int:
+        """Of how many producers a batch that was refused has to come before what they sent behind it."""
+        return len(self._resends or ())
 
     def _in_turn(self, buffer: memoryview, start: int, end: int, now_ms: int) -> Sent | None:
         """Whose batch this is; raises where one that was refused has to come before it."""
@@ -305,6 +328,11 @@ class Partition:
             self._fetches.pop(waiter, None)
             if not self._fetches:
                 self._fetches = None
+
+    @property
+    def waiting_fetches(self) -> int:
+        """How many fetches wait for more to read here: Kafka's purgatory size, for one partition."""
+        return len(self._fetches or ())
 
     def wake_fetches(self) -> None:
         for waiter in list(self._fetches or ()):

@@ -12,6 +12,7 @@ from tidelog.env.promise import Promise, gather
 from tidelog.replica.partition import Partition
 from tidelog.replica.resends import Resends
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
@@ -56,9 +57,9 @@ class Replicas:
         self._store = store
         self._metadata = metadata
         self._topic_config = topic_config
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._opening: dict[tuple[str, int], Promise[None]] = {}
-        self._resends: dict[tuple[str, int], Resends] = {}  # of partitions whose logs aren't open yet
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._opening: dict[TopicPartition, Promise[None]] = {}
+        self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
@@ -72,9 +73,9 @@ class Replicas:
 
         Where its log is on disk and wasn't opened since the start, that begins now, and NotOpenYet is raised.
         """
-        found = self._partitions.get((topic, index))
-        if found is not None:
-            return found
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition
         image = self._metadata.image.topics.get(topic)
         if image is None or not 0 <= index < len(image.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -173,7 +174,7 @@ class Replicas:
         Raises FolderError where a partition is in two data folders that can't be told apart.
         """
         topics = self._metadata.image.topics
-        for topic, index in self._store.found():
+        for topic, index in self._store.unopened():
             if topic not in topics or index >= len(topics[topic].partitions):
                 self._store.put_stray_aside(topic, index)
         for topic, index in self._store.found_twice():
@@ -181,12 +182,12 @@ class Replicas:
 
     def open_found(self) -> None:
         """Open, a few at a time, what is on disk and nobody asked for yet, so that retention and scrub reach it."""
-        self._open_next(iter(self._store.found()))
+        self._open_next(iter(self._store.unopened()))
 
-    def _open_next(self, found: Iterator[tuple[str, int]], *, failed: bool = False) -> None:
+    def _open_next(self, left: Iterator[TopicPartition], *, failed: bool = False) -> None:
         """`failed`: some couldn't be opened for a reason that may pass."""
         waiting: list[Promise[None]] = []
-        for topic, index in found:
+        for topic, index in left:
             try:
                 self.get(topic, index)
             except NotOpenYet as not_yet:
@@ -198,7 +199,7 @@ class Replicas:
 
         def pause(_: object) -> None:
             more_failed = failed or any(opened.error is not None for opened in waiting)
-            self._loop.call_later(OPEN_PAUSE_S, partial(self._open_next, found, failed=more_failed))
+            self._loop.call_later(OPEN_PAUSE_S, partial(self._open_next, left, failed=more_failed))
 
         if waiting:
             gather(waiting).on_done(pause)

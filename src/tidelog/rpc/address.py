@@ -18,21 +18,21 @@ class Address(NamedTuple):
 
 def addresses(bootstrap: str) -> list[Address]:
     """The addresses in `bootstrap`; ValueError says which one is none."""
-    found = [_address(part.strip()) for part in bootstrap.split(",") if part.strip()]
-    if not found:
+    parsed = [_address(part.strip()) for part in bootstrap.split(",") if part.strip()]
+    if not parsed:
         raise ValueError(f"no broker's address is given: write host:port, as in {EXAMPLE}")
-    if len(found) > ADDRESSES_MAX:
-        raise ValueError(f"{len(found)} addresses are given, {ADDRESSES_MAX} are the most")
-    return found
+    if len(parsed) > ADDRESSES_MAX:
+        raise ValueError(f"{len(parsed)} addresses are given, {ADDRESSES_MAX} are the most")
+    return parsed
 
 
 def _address(text: str) -> Address:
-    told = text.rpartition("://")[2]  # PLAINTEXT://host:port is what some configs hold
-    match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]/\s]+)):([0-9]{1,5})", told)
+    address = text.rpartition("://")[2]  # PLAINTEXT://host:port is what some configs hold
+    match = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:\[\]/\s]+)):([0-9]{1,5})", address)
     if match and 0 < int(match[3]) < 65536:
         return Address(match[1] or match[2], int(match[3]))
-    if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[^:\[\]/\s]+", told.removesuffix(":")):
+    if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[^:\[\]/\s]+", address.removesuffix(":")):
         raise ValueError(
-            f"{text!r} has no port: write {told.removesuffix(':')}:{USUAL_PORT}, or the port it listens on"
+            f"{text!r} has no port: write {address.removesuffix(':')}:{USUAL_PORT}, or the port it listens on"
         )
     raise ValueError(f"{text!r} is no address of a broker: write host:port, as in {EXAMPLE} or [::1]:{USUAL_PORT}")

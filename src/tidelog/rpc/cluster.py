@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from tidelog.rpc.address import Address, addresses
+from tidelog.rpc.bounds import COORDINATORS_MAX, TOPICS_MAX
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Lost, Unreachable
 from tidelog.rpc.options import Options
@@ -16,8 +17,6 @@ from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 T = TypeVar("T")
 
-TOPICS_MAX = 100_000
-COORDINATORS_MAX = 10_000
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 logger = logging.getLogger("tidelog.rpc")
 
@@ -71,12 +70,12 @@ class Cluster:
 
     def topic(self, name: str, *, fresh: bool = False) -> Topic:
         """One topic; UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
-        found = None if fresh else self._topics.get(name)
-        if found is None:
-            found = self.topics([name]).get(name)
-        if found is None:
+        known = None if fresh else self._topics.get(name)
+        if known is None:
+            known = self.topics([name]).get(name)
+        if known is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name} at {self.bootstrap}")
-        return found
+        return known
 
     def knows(self, topic: str) -> bool:
         """Whether its leaders can be told without asking."""
@@ -123,10 +122,10 @@ class Cluster:
         return [self.connection(address) for address in self._brokers.values()]
 
     def connection(self, address: Address) -> Connection:
-        found = self._open.get(address)
-        if found is None:
-            found = self._open[address] = Connection(address, self.options, self._tls)
-        return found
+        known = self._open.get(address)
+        if known is None:
+            known = self._open[address] = Connection(address, self.options, self._tls)
+        return known
 
     def forget(self) -> None:
         """Ask anew for leaders and coordinators on the next use."""
@@ -147,7 +146,7 @@ class Cluster:
         began = time.monotonic()
         deadline = began + self.options.patience_s
         pause_s = self.options.backoff_s
-        told = False
+        warned = False
         while True:
             try:
                 return call()
@@ -167,9 +166,9 @@ class Cluster:
                 raise Unreachable(
                     f"no broker at {self.bootstrap} could {doing} within {self.options.patience_s:g} s; last: {trouble}"
                 ) from trouble
-            if not told:
+            if not warned:
                 logger.warning("trying again to %s for up to %g s: %s", doing, self.options.patience_s, trouble)
-                told = True
+                warned = True
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, self.options.backoff_max_s)
 
@@ -178,7 +177,7 @@ class Cluster:
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), "the broker can't tell its metadata")
         self._brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}
-        found: dict[str, Topic] = {}
+        topics: dict[str, Topic] = {}
         for each in response.topics:
             code = ErrorCode(each.error_code)
             if code in _UNKNOWN or not each.name:
@@ -189,8 +188,8 @@ class Cluster:
                 one.partition_index: Partition(one.partition_index, one.leader_id, one.leader_epoch)
                 for one in each.partitions
             }
-            found[each.name] = Topic(each.name, each.topic_id, partitions, each.is_internal)
-        if len(self._topics) + len(found) > TOPICS_MAX:
+            topics[each.name] = Topic(each.name, each.topic_id, partitions, each.is_internal)
+        if len(self._topics) + len(topics) > TOPICS_MAX:
             self._topics.clear()
-        self._topics.update(found)
-        return found
+        self._topics.update(topics)
+        return topics

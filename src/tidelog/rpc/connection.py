@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from tidelog.rpc.address import Address
+from tidelog.rpc.bounds import IN_FLIGHT_MAX, LATE_S
 from tidelog.rpc.errors import Lost, Unsupported
 from tidelog.rpc.options import Options
 from tidelog.wire.codec import declaration, decoder, encoder
@@ -21,9 +22,6 @@ T = TypeVar("T")
 
 _SIZE = Struct(">i")
 _BUFFER_BYTES = 64 * 1024
-IN_FLIGHT_MAX = 8
-LATE_S = 5.0
-"""How long to wait at least for an answer that nobody looked for until its deadline had passed."""
 SOFTWARE = "tidelog"
 _VERSION_OF_VERSIONS = 3
 
@@ -95,9 +93,9 @@ class Connection:
         correlation_id, key, version, deadline = self._waiting.pop(0)
         latest = time.monotonic() + min(LATE_S, self._options.request_timeout_s)  # it may have been here for long
         frame = self._frame(max(deadline, latest), room)
-        found, body = read_response_header(frame, 0, key, version)
-        if found != correlation_id:
-            raise self._broken(f"answer {found} came where {correlation_id} was expected")
+        answered_id, body = read_response_header(frame, 0, key, version)
+        if answered_id != correlation_id:
+            raise self._broken(f"answer {answered_id} came where {correlation_id} was expected")
         try:
             response, _ = decoder(answer, version)(frame, body)
         except MalformedError as error:
@@ -122,8 +120,8 @@ class Connection:
         self._send(ApiKey.API_VERSIONS, version, encoder(ApiVersionsRequest, version)(request))
         correlation_id, _, _, deadline = self._waiting.pop(0)
         frame = self._frame(deadline, None)
-        found, body = read_response_header(frame, 0, ApiKey.API_VERSIONS, version)
-        if found != correlation_id:
+        answered_id, body = read_response_header(frame, 0, ApiKey.API_VERSIONS, version)
+        if answered_id != correlation_id:
             raise self._broken("what listens there does not speak Kafka's protocol")
         if bytes(frame[body : body + 2]) == b"\0\x23":  # an error is answered in v0: UNSUPPORTED_VERSION
             self._send(ApiKey.API_VERSIONS, 0, b"")

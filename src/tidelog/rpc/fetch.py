@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from tidelog.rpc.bounds import FETCH_BYTES, FETCH_BYTES_MAX, WAIT_MS
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Lost
@@ -12,9 +13,6 @@ from tidelog.wire.batch import HEADER_BYTES, iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
-FETCH_BYTES = 4 * 1024 * 1024
-FETCH_BYTES_MAX = 64 * 1024 * 1024
-WAIT_MS = 500
 _VERSION_MAX = 17  # beyond it a fetch has only more for followers
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from tidelog.rpc.address import Address
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
-from tidelog.rpc.offsets import Place
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.offset_commit import (
@@ -15,6 +14,7 @@ from tidelog.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from tidelog.wire.topic_partition import TopicPartition
 
 GROUP = 0
 TRANSACTION = 1
@@ -39,7 +39,9 @@ def coordinator(cluster: Cluster, key: str, kind: int = GROUP) -> Connection:
     return cluster.coordinator(kind, key, find)
 
 
-def committed_offset(cluster: Cluster, group: str, place: Place, *, stable: bool = True) -> tuple[int, str] | None:
+def committed_offset(
+    cluster: Cluster, group: str, place: TopicPartition, *, stable: bool = True
+) -> tuple[int, str] | None:
     """The offset that the group committed and the note that came with it.
 
     Waits for a transaction that is about to change it, or, without `stable`, tells what holds until that is committed.
@@ -72,7 +74,7 @@ def committed_topics(cluster: Cluster, group: str) -> list[str]:
     return cluster.patiently(f"tell the offsets of group {group}", once)
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[Place, int]) -> None:
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set the group's offsets; it must have no members, as it is with a reader that manages its own place."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (name, index), offset in offsets.items():

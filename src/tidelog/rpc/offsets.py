@@ -1,8 +1,9 @@
 """The offsets at which partitions begin, end, or reach a time."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from tidelog.rpc.bounds import TIMEOUT_MS
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -12,15 +13,12 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-Place: TypeAlias = tuple[str, int]
+from tidelog.wire.topic_partition import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-
-_TIMEOUT_MS = 30_000
 
 
 class Found(NamedTuple):
@@ -31,28 +29,30 @@ class Found(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, places: Mapping[Place, int], isolation: int = READ_UNCOMMITTED
-) -> dict[Place, Found]:
+    cluster: Cluster, places: Mapping[TopicPartition, int], isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, Found]:
     """For each partition the offset of a time (ms), LATEST or EARLIEST; one request a leader.
 
     LATEST is the high watermark, or, with READ_COMMITTED, the last stable offset.
     """
-    found: dict[Place, Found] = {}
+    offsets: dict[TopicPartition, Found] = {}
 
-    def once() -> dict[Place, Found]:
-        left = {place: time for place, time in places.items() if place not in found}
+    def once() -> dict[TopicPartition, Found]:
+        left = {place: time for place, time in places.items() if place not in offsets}
         trouble: KafkaError | None = None
         for connection, part in _by_leader(cluster, left).items():
-            trouble = _ask(connection, part, isolation, found) or trouble
+            trouble = _ask(connection, part, isolation, offsets) or trouble
         if trouble is not None:
             raise trouble
-        return found
+        return offsets
 
     return cluster.patiently("tell the offsets of partitions", once)
 
 
-def _by_leader(cluster: Cluster, places: Mapping[Place, int]) -> dict[Connection, list[tuple[Place, int, int]]]:
-    grouped: dict[Connection, list[tuple[Place, int, int]]] = {}
+def _by_leader(
+    cluster: Cluster, places: Mapping[TopicPartition, int]
+) -> dict[Connection, list[tuple[TopicPartition, int, int]]]:
+    grouped: dict[Connection, list[tuple[TopicPartition, int, int]]] = {}
     for (topic, index), time in places.items():
         connection, partition = cluster.leader(topic, index)
         grouped.setdefault(connection, []).append(((topic, index), time, partition.leader_epoch))
@@ -60,7 +60,10 @@ def _by_leader(cluster: Cluster, places: Mapping[Place, int]) -> dict[Connection
 
 
 def _ask(
-    connection: Connection, part: list[tuple[Place, int, int]], isolation: int, found: dict[Place, Found]
+    connection: Connection,
+    part: list[tuple[TopicPartition, int, int]],
+    isolation: int,
+    offsets: dict[TopicPartition, Found],
 ) -> KafkaError | None:
     """Fill `found`; the first error that may pass is returned, another is raised."""
     topics: dict[str, ListOffsetsTopic] = {}
@@ -68,7 +71,7 @@ def _ask(
         entry = ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=time)
         topics.setdefault(name, ListOffsetsTopic(name=name)).partitions.append(entry)
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation, topics=list(topics.values()), timeout_ms=_TIMEOUT_MS
+        replica_id=-1, isolation_level=isolation, topics=list(topics.values()), timeout_ms=TIMEOUT_MS
     )
     response = connection.ask(request, ListOffsetsResponse)
     trouble: KafkaError | None = None
@@ -80,5 +83,5 @@ def _ask(
                     raise error
                 trouble = error
             else:
-                found[topic.name, each.partition_index] = Found(each.offset, each.timestamp)
+                offsets[topic.name, each.partition_index] = Found(each.offset, each.timestamp)
     return trouble

@@ -3,16 +3,14 @@
 from collections import deque
 from dataclasses import dataclass
 
+from tidelog.rpc.bounds import BATCHES_IN_FLIGHT_MAX, TIMEOUT_MS
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Lost
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
-TIMEOUT_MS = 30_000
 ALL = -1
-IN_FLIGHT_MAX = 5
-"""Brokers know a producer's last five batches in a partition again; a batch before those could come twice."""
 _VERSION_MAX = 13
 
 
@@ -60,7 +58,7 @@ class Pipeline:
         """Send a batch; Refused where it, or one before it, isn't taken."""
         if not self._cluster.knows(topic):
             self.settle()  # asking for the leader needs a connection without answers on their way
-        elif len(self._under_way) >= IN_FLIGHT_MAX:
+        elif len(self._under_way) >= BATCHES_IN_FLIGHT_MAX:
             self._receive()
         sent = _Sent(topic, partition, batch, self._transactional_id, _VERSION_MAX)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tidelog.rpc.bounds import TIMEOUT_MS
 from tidelog.rpc.cluster import Cluster
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.create_topics import (
@@ -10,8 +11,6 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-TIMEOUT_MS = 30_000
 
 
 def create_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:

@@ -13,7 +13,6 @@ from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
 from tidelog.rpc.errors import Unsupported
 from tidelog.rpc.groups import TRANSACTION, coordinator
-from tidelog.rpc.offsets import Place
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, PREPARED_MS
 from tidelog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -26,6 +25,7 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from tidelog.wire.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Described:
     state: str
     timeout_ms: int
     started_ms: int = -1
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicPartition, ...] = ()
 
     @property
     def at_rest(self) -> bool:
@@ -161,26 +161,26 @@ def describe(cluster: Cluster, transactional_id: str) -> Described | None:
 def describe_all(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, Described]:
     """What coordinators know of transactional ids, by id; one of which nothing is known is left out."""
     names = list(transactional_ids)
-    found: dict[str, Described] = {}
+    by_name: dict[str, Described] = {}
 
     def once() -> None:
-        for connection, part in by_coordinator(cluster, (each for each in names if each not in found), str).items():
+        for connection, part in by_coordinator(cluster, (each for each in names if each not in by_name), str).items():
             request = DescribeTransactionsRequest(transactional_ids=part)
-            for told in connection.ask(request, DescribeTransactionsResponse).transaction_states:
-                if told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            for state in connection.ask(request, DescribeTransactionsResponse).transaction_states:
+                if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     continue
-                if told.error_code:
-                    raise KafkaError(ErrorCode(told.error_code), f"describe transactional id {told.transactional_id}")
-                found[told.transactional_id] = Described(
-                    Producer(told.transactional_id, told.producer_id, told.producer_epoch),
-                    told.transaction_state,
-                    told.transaction_timeout_ms,
-                    told.transaction_start_time_ms,
-                    tuple((topic.topic, index) for topic in told.topics for index in topic.partitions),
+                if state.error_code:
+                    raise KafkaError(ErrorCode(state.error_code), f"describe transactional id {state.transactional_id}")
+                by_name[state.transactional_id] = Described(
+                    Producer(state.transactional_id, state.producer_id, state.producer_epoch),
+                    state.transaction_state,
+                    state.transaction_timeout_ms,
+                    state.transaction_start_time_ms,
+                    tuple((topic.topic, index) for topic in state.topics for index in topic.partitions),
                 )
 
     cluster.patiently(f"describe transactional ids ({', '.join(names[:3])})", once)
-    return found
+    return by_name
 
 
 def by_coordinator(cluster: Cluster, things: Iterable[T], name: Callable[[T], str]) -> dict[Connection, list[T]]:
@@ -201,20 +201,20 @@ def describe_open(cluster: Cluster, wanted: Callable[[str], bool]) -> list[Descr
     request = ListTransactionsRequest(state_filters=["Ongoing"])
 
     def once() -> list[str]:
-        found: list[str] = []
+        listed: list[str] = []
         for connection in cluster.every():
             response = connection.ask(request, ListTransactionsResponse, 1)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code), "list the transactions")
-            found += [each.transactional_id for each in response.transaction_states if wanted(each.transactional_id)]
-        return sorted(found)
+            listed += [each.transactional_id for each in response.transaction_states if wanted(each.transactional_id)]
+        return sorted(listed)
 
     described = describe_all(cluster, cluster.patiently("list the transactions", once))
     return [each for each in described.values() if each.is_open]
 
 
 def commit_offsets_in(
-    cluster: Cluster, producer: Producer, group: str, offsets: Mapping[Place, tuple[int, str]]
+    cluster: Cluster, producer: Producer, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]
 ) -> None:
     """Offsets (with a note each) that count once the producer's transaction is committed."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}

@@ -9,12 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.server.answers import Answer, Late, Slot, joined
+from tidelog.server.bounds import LARGE_ANSWER_BYTES
 
 if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.server.outbox import Outbox
-
-LARGE_ANSWER_BYTES = 16 * 1024
 
 
 class Asker(Protocol):

@@ -5,7 +5,6 @@ still come also stops the connection from reading on, as Kafka does, so that the
 requests. Once a produce request has appended, only its acknowledgement is missing: then the next one may begin.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -85,9 +84,6 @@ class Late(Protocol):
     def abandon(self) -> None:
         """The connection has gone: nobody waits for the answer any more."""
         ...
-
-
-Slots: TypeAlias = deque[Slot]
 
 
 def joined(answers: list[Answer]) -> list[Answer]:

@@ -13,13 +13,16 @@ A frame that is read in steps keeps its buffer meanwhile. While such ones are ma
 from collections.abc import Callable
 from mmap import mmap
 
-SHARED_BYTES = 256 * 1024
-FIRST_BYTES = 16 * 1024
+from tidelog.server.bounds import (
+    FIRST_BYTES,
+    KEPT_BYTES_MAX,
+    MAPPED_BYTES_MIN,
+    POOLED_BUFFER_BYTES_MAX,
+    POOLED_BYTES_MAX,
+    SHARED_BYTES,
+)
+
 GROWTH = 4
-MAPPED_BYTES_MIN = 4 << 20
-POOLED_BYTES_MAX = 64 << 20
-POOLED_BUFFER_BYTES_MAX = 16 << 20
-KEPT_BYTES_MAX = 64 << 20
 
 
 class Buffers:

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from tidelog.env.bounds import SLICE_S
 from tidelog.env.promise import Promise
-from tidelog.env.slices import SLICE_S, Steps, settled
+from tidelog.env.slices import Steps, settled
 
 T = TypeVar("T")
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from tidelog.server.answer_queue import LARGE_ANSWER_BYTES, AnswerQueue
+from tidelog.server.answer_queue import AnswerQueue
+from tidelog.server.bounds import ALIKE_MAX, ANSWERS_A_TURN, LARGE_ANSWER_BYTES, PRODUCE_BYTES_MIN
 from tidelog.server.outbox import Outbox
 from tidelog.server.receiver import FETCH, Receiver
 from tidelog.server.states import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-ANSWERS_A_TURN = 256  # then other connections have theirs: a read may bring thousands of small requests
 
 _read_size = Struct(">i").unpack_from
 
@@ -187,14 +187,15 @@ class Connection:
             if outbox.queue or self.flow is not READING:
                 self._wait()
                 return start
-        dispatch, size_max = self._host.dispatch, self._host.frame_bytes_max
-        slots = answers.slots
+        host, slots = self._host, answers.slots
+        dispatch, size_max = host.dispatch, host.frame_bytes_max
         ready: list[bytes] = []
-        queued = 0
+        queued, alike = 0, end - start <= size_max  # else one of those behind may be too large
         while end - start >= 4:
             size: int = _read_size(buffer, start)[0]
             stop = start + 4 + size
             if not 0 <= size <= size_max:
+                self._send(ready)  # what came before it is answered
                 check_size(size, size_max)
             if stop > end:
                 break
@@ -202,34 +203,42 @@ class Connection:
                 self._send(ready)
                 self._wait(in_turn=True)
                 return start
-            try:
-                answer = dispatch(self, buffer, start + 4, stop)
-            except MalformedError:
-                self._send(ready)  # what came before it is answered
-                raise
-            start = stop
+            several = None
+            if alike and end - stop > PRODUCE_BYTES_MIN and buffer[start + 5] < FETCH:
+                several = host.dispatch_alike(buffer, start, end, min(ALIKE_MAX, host.requests_max - len(slots)))
+                alike = several is not None
+            if several is not None:
+                got, start = several
+            else:
+                try:
+                    got = (dispatch(self, buffer, start + 4, stop),)
+                except MalformedError:
+                    self._send(ready)  # what came before it is answered
+                    raise
+                start = stop
             if self.flow is not READING:
                 if self.flow is CLOSED:
                     return start
                 end = start  # the broker stops, and this one was the last
-            if type(answer) is bytes and not slots:
-                ready.append(answer)
-                if len(answer) < LARGE_ANSWER_BYTES and len(ready) < ANSWERS_A_TURN:
-                    continue
+            late = queued
+            for answer in got:
+                if type(answer) is bytes and not slots:
+                    ready.append(answer)
+                elif answer is not None or slots:
+                    self._send(ready)
+                    if self.flow is not CLOSED:  # else the peer has gone: what would be late isn't begun
+                        answers.add(answer)
+                    queued += 1
+            if queued > late and (
+                self.flow is CLOSED or outbox.queue or queued >= ANSWERS_A_TURN or (slots and answers.must_wait())
+            ):
+                self._wait()
+                return start
+            if ready and (len(ready[-1]) >= LARGE_ANSWER_BYTES or len(ready) >= ANSWERS_A_TURN):
                 self._send(ready)
                 if start < end:
                     self._wait()
                     return start
-                continue
-            if answer is None and not slots:
-                continue
-            self._send(ready)
-            if self.flow is not CLOSED:  # else the peer has gone: what would be late isn't begun
-                answers.add(answer)
-            queued += 1
-            if self.flow is CLOSED or outbox.queue or queued >= ANSWERS_A_TURN or (slots and answers.must_wait()):
-                self._wait()
-                return start
         if ready:
             answers.defer(b"".join(ready) if len(ready) > 1 else ready[0])
         if outbox.queue and self.flow is READING:

@@ -29,6 +29,15 @@ from tidelog.apis.shared.staged import Staged
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import LIGHT, Steps, Weight, settled
 from tidelog.server.answers import Answer, Late, Slot
+from tidelog.server.bounds import (
+    JOINED_BYTES_MAX,
+    LARGE_AT_ONCE,
+    LARGE_BYTES,
+    OPEN_WAIT_S,
+    OPENED_A_STEP,
+    OTHERS_AT_ONCE,
+    STEPS_FROM_BYTES,
+)
 from tidelog.server.concurrency_limit import ConcurrencyLimit
 from tidelog.wire.codec import decode_steps, decoder, encode_steps, encoder
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
@@ -42,17 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.server")
 requests = logging.getLogger("tidelog.requests")
 
-STEPS_FROM_BYTES = 16 * 1024
-"""A request as large as this may have so many elements that to read it takes long."""
-LARGE_BYTES = 256 * 1024
-"""One as large as this may take some hundred megabytes while it is handled."""
-LARGE_AT_ONCE = 2
-OTHERS_AT_ONCE = 8
-JOINED_BYTES_MAX = 1 << 20
-
-OPENED_A_STEP = 16
-OPEN_WAIT_S = 20.0
-"""Clients give up a request after 30 seconds: before that they are told to try again."""
 
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
@@ -131,7 +129,8 @@ class Dispatch:
         self._monotonic = services.env.clock.monotonic
         self._apis: dict[tuple[int, int], _Api] = {}
         self._replicas = services.replicas
-        self._produce = ProducePath(services).handle_frame
+        produce = ProducePath(services)
+        self._produce, self.handle_alike = produce.handle_frame, produce.handle_alike
         self._fetch = FetchPath(services, self._general).handle_frame
         self._large = ConcurrencyLimit(self._monotonic, LARGE_AT_ONCE)
         self._others = ConcurrencyLimit(self._monotonic, OTHERS_AT_ONCE)

@@ -22,6 +22,9 @@ class Host(Protocol):
     frame_bytes_max: int
     requests_max: int
     dispatch: Callable[[Connection, memoryview, int, int], Answer | Late]
+    dispatch_alike: Callable[[memoryview, int, int, int], tuple[list[Answer | Late], int] | None]
+    """The answers to so many Produce requests at most, for one partition, at the beginning of [start, end), and where
+    they end. None: nothing was done, and `dispatch` takes each."""
 
     def may_handle(self) -> bool:
         """Whether there is time for a request other than Produce and Fetch in this turn of the loop."""

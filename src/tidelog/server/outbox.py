@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING
 from tidelog.env.mapping import file_of
 from tidelog.log.slice import SENDFILE_BYTES_MIN
 from tidelog.server.answers import Answer, Sendable
+from tidelog.server.bounds import BYTES_A_TURN, GATHERED_BYTES, IOV_MAX
 
 if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.env.network import Socket
 
-IOV_MAX = 512
-GATHERED_BYTES = 256 * 1024
-"""What is read for one call to send; a socket seldom takes more, and the rest would be read again."""
-BYTES_A_TURN = 16 * 1024 * 1024
-"""To a peer that takes all it is sent; then others have their turn."""
 MSG_MORE = 0x8000  # Linux: more follows at once, so don't send a packet for this alone
 
 

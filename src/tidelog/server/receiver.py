@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.server.bounds import LARGE_FRAME_BYTES, PEEK_AFTER_BYTES, PEEK_BYTES
 from tidelog.server.states import AWAITS_BUFFERS, CLOSED, DRAINING, EMPTY, HALF, HELD, INCOMING, LARGE, PEEKING, READING
 
 if TYPE_CHECKING:
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from tidelog.server.host import Host
     from tidelog.server.states import Flow, Incoming
 
-LARGE_FRAME_BYTES = 64 * 1024
-# After a frame of a megabyte another is likely: receive it straight into a buffer as large or, where the pool has none,
-# its head only and then the rest, which saves a quarter of the cost; those that nearly fit into the shared buffer are
-# cheaper received there.
-PEEK_AFTER_BYTES = 384 * 1024
-PEEK_BYTES = 4096
 KIND_BYTES = 6  # the size of a frame, and the key of its API
 FETCH = 1  # the key; below it is Produce, above it what must be admitted
 

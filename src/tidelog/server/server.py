@@ -7,6 +7,13 @@ from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.server.bounds import (
+    ACCEPTS_PER_EVENT,
+    HANDLING_S_A_TURN,
+    REQUEST_BYTES_PER_S_MIN,
+    REQUEST_DEADLINE_S,
+    SWEEP_S,
+)
 from tidelog.server.buffers import Buffers
 from tidelog.server.connection import Connection
 
@@ -17,14 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-SWEEP_S = 5.0
-# A trickle holds memory: a request must be whole this long after its first byte, plus a second for so many bytes of it.
-REQUEST_DEADLINE_S = 60.0
-REQUEST_BYTES_PER_S_MIN = 64 * 1024
-ACCEPTS_PER_EVENT = 64
 BUFFERS_LOOK_S = 0.01
-HANDLING_S_A_TURN = 0.005
-"""Of all connections together, for requests other than Produce and Fetch; then they take turns with what takes long."""
 
 
 class Server:
@@ -43,6 +43,7 @@ class Server:
         self.frame_bytes_max = config.socket_request_max_bytes
         self.requests_max = config.queued_max_requests
         self.dispatch = dispatch.handle
+        self.dispatch_alike = dispatch.handle_alike
         self._connections: dict[int, Connection] = {}
         self._per_address: Counter[str] = Counter()
         self._next_id = 0

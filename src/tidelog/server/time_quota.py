@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.env.slices import HEAVY, LIGHT, NEW, SLICE_S, Weight
+from tidelog.env.bounds import SLICE_S
+from tidelog.env.slices import HEAVY, LIGHT, NEW, Weight
+from tidelog.server.bounds import LIGHT_S, UNKNOWN_S
 
 if TYPE_CHECKING:
     from tidelog.server.host import Host
 
-LIGHT_S = 0.0003  # a connection whose requests take less of late comes before those that ask for more
-UNKNOWN_S = 1.5 * LIGHT_S  # one request that takes little shows that a newcomer is light
 SHARE = 10  # a request may come if the loop had ten times what the ones before it took
 
 

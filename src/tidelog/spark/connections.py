@@ -12,11 +12,11 @@ _clusters: dict[tuple[str, Options], Cluster] = {}
 def cluster_of(bootstrap: str, options: Options) -> Cluster:
     """This process's connections to a cluster; not to be closed by who uses them."""
     key = (bootstrap, options)
-    found = _clusters.pop(key, None) or Cluster(bootstrap, options)
-    _clusters[key] = found  # the last one used goes last
+    cluster = _clusters.pop(key, None) or Cluster(bootstrap, options)
+    _clusters[key] = cluster  # the last one used goes last
     while len(_clusters) > CLUSTERS_MAX:
         _clusters.pop(next(iter(_clusters))).close()
-    return found
+    return cluster
 
 
 @atexit.register

@@ -114,8 +114,8 @@ def _folder(source: Path) -> Path:
 
     Where the home folder can't be written to, as in many clusters' containers, it is one for temporary files.
     """
-    told = "\0".join((source.read_text(), sys.version, _version("mypy"), _version("librt")))
-    name = hashlib.sha256(told.encode()).hexdigest()[:20]
+    identity = "\0".join((source.read_text(), sys.version, _version("mypy"), _version("librt")))
+    name = hashlib.sha256(identity.encode()).hexdigest()[:20]
     cached = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if os.environ.get("HOME") else None)
     if cached:
         try:

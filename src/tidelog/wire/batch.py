@@ -139,10 +139,10 @@ def check(buffer: Buffer, header: BatchHeader, end: int) -> None:
         )
     if header.codec > 4:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {header.codec}")
-    found = checksum(buffer, header.pos, header.end)
-    if found != header.crc:
+    computed = checksum(buffer, header.pos, header.end)
+    if computed != header.crc:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"record batch has checksum {header.crc:#010x}, its bytes give {found:#010x}"
+            ErrorCode.CORRUPT_MESSAGE, f"record batch has checksum {header.crc:#010x}, its bytes give {computed:#010x}"
         )
 
 

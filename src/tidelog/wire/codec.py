@@ -6,6 +6,7 @@
 A function is compiled for each message and version on first use; asking again is a dictionary lookup.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from tidelog.wire.declare import (
@@ -66,12 +67,26 @@ __all__ = [
 
 T = TypeVar("T")
 
-_decoders: dict[tuple[type, int], Any] = {}
-_encoders: dict[tuple[type, int], Any] = {}
-_decode_steps: dict[tuple[type, int], Any] = {}
-_encode_steps: dict[tuple[type, int], Any] = {}
-_pieces: dict[tuple[type, int], Any] = {}
-_pieces_steps: dict[tuple[type, int], Any] = {}
+
+class _Compiled(dict[tuple[type, int], Any]):
+    """Functions for messages and their versions, each compiled when it is first asked for."""
+
+    def __init__(self, compile: Callable[[type[Any], int], Any]) -> None:
+        super().__init__()
+        self._compile = compile
+
+    def __missing__(self, wanted: tuple[type, int]) -> Any:
+        _check_version(*wanted)
+        compiled = self[wanted] = self._compile(*wanted)
+        return compiled
+
+
+_decoders = _Compiled(compile_decoder)
+_encoders = _Compiled(compile_encoder)
+_decode_steps = _Compiled(compile_decode_steps)
+_encode_steps = _Compiled(compile_encode_steps)
+_pieces = _Compiled(compile_pieces)
+_pieces_steps = _Compiled(compile_pieces_steps)
 
 
 def decoder(cls: type[T], version: int) -> Decode[T]:
@@ -80,57 +95,33 @@ def decoder(cls: type[T], version: int) -> Decode[T]:
     It reads no further than the buffer. Where the buffer holds more than the frame, the caller compares the end with
     the frame's. Fields of type Records are views into the buffer; everything else is copied.
     """
-    found = _decoders.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _decoders[cls, version] = compile_decoder(cls, version)
-    return cast("Decode[T]", found)
+    return cast("Decode[T]", _decoders[cls, version])
 
 
 def encoder(cls: type[T], version: int) -> Encode[T]:
     """The function `object -> bytes`; KafkaError(UNSUPPORTED_VERSION) where a value has no place in this version."""
-    found = _encoders.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _encoders[cls, version] = compile_encoder(cls, version)
-    return cast("Encode[T]", found)
+    return cast("Encode[T]", _encoders[cls, version])
 
 
 def decode_steps(cls: type[T], version: int) -> DecodeSteps[T]:
     """As `decoder`, in steps: a generator that yields after every few elements and returns what the decoder would."""
-    found = _decode_steps.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _decode_steps[cls, version] = compile_decode_steps(cls, version)
-    return cast("DecodeSteps[T]", found)
+    return cast("DecodeSteps[T]", _decode_steps[cls, version])
 
 
 def encode_steps(cls: type[T], version: int) -> EncodeSteps[T]:
     """As `encoder`, in steps: a generator that yields after every few elements and returns what the encoder would, in
     pieces."""
-    found = _encode_steps.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _encode_steps[cls, version] = compile_encode_steps(cls, version)
-    return cast("EncodeSteps[T]", found)
+    return cast("EncodeSteps[T]", _encode_steps[cls, version])
 
 
 def pieces(cls: type[T], version: int) -> Pieces[T]:
     """The function `object -> list of pieces` that make up the message: non-empty records stay the objects they are."""
-    found = _pieces.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _pieces[cls, version] = compile_pieces(cls, version)
-    return cast("Pieces[T]", found)
+    return cast("Pieces[T]", _pieces[cls, version])
 
 
 def pieces_steps(cls: type[T], version: int) -> PiecesSteps[T]:
     """As `pieces`, in steps: a generator that yields after every few elements and returns the list."""
-    found = _pieces_steps.get((cls, version))
-    if found is None:
-        _check_version(cls, version)
-        found = _pieces_steps[cls, version] = compile_pieces_steps(cls, version)
-    return cast("PiecesSteps[T]", found)
+    return cast("PiecesSteps[T]", _pieces_steps[cls, version])
 
 
 def decode_whole(cls: type[T], version: int, buffer: bytes | memoryview) -> T:

@@ -15,6 +15,13 @@ from struct import error as StructError
 from struct import unpack_from
 from typing import Any, TypeAlias, TypeVar
 
+from tidelog.wire.bounds import (
+    ELEMENTS_A_STEP,
+    REQUEST_ELEMENTS_MAX,
+    REQUEST_TAGGED_FIELDS_MAX,
+    STRING_BYTES_MAX,
+    TAGGED_FIELDS_MAX,
+)
 from tidelog.wire.errors import MalformedError
 from tidelog.wire.schema import FIXED_BYTES, Array, Blob, Field, Fixed, Kind, Structure, Text, least_bytes, schema
 from tidelog.wire.source import Source, fixed_unpack
@@ -22,15 +29,6 @@ from tidelog.wire.source import Source, fixed_unpack
 T = TypeVar("T")
 Decode: TypeAlias = Callable[[bytes | memoryview, int], tuple[T, int]]
 DecodeSteps: TypeAlias = Callable[[bytes | memoryview, int], Generator[None, None, tuple[T, int]]]
-
-STRING_BYTES_MAX = 32767
-REQUEST_ELEMENTS_MAX = 250_000
-"""Elements of all arrays of one request: 100,000 topics with a partition each, and room besides."""
-TAGGED_FIELDS_MAX = 1000
-"""Tagged fields in one place; a handful are known."""
-REQUEST_TAGGED_FIELDS_MAX = 250_000
-"""Tagged fields of all elements of one request: one of a newer client's in each of them, at least."""
-ELEMENTS_A_STEP = 64
 
 
 def compile_decoder(cls: type[T], version: int) -> Decode[T]:

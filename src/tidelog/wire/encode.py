@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator
 from struct import pack
 from typing import Any, TypeAlias, TypeVar
 
+from tidelog.wire.bounds import ELEMENTS_A_STEP, MESSAGE_CHARACTERS_MAX, STRING_BYTES_MAX
 from tidelog.wire.declare import Sendable
-from tidelog.wire.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError, shortened
+from tidelog.wire.errors import ErrorCode, KafkaError, shortened
 from tidelog.wire.schema import Array, Blob, Field, Fixed, Kind, Structure, Text, schema
 from tidelog.wire.source import Source, fixed_pack
 
@@ -21,10 +22,8 @@ EncodeSteps: TypeAlias = Callable[[T], Generator[None, None, list[bytes]]]
 Pieces: TypeAlias = Callable[[T], list[bytes | Sendable]]
 PiecesSteps: TypeAlias = Callable[[T], Generator[None, None, list[bytes | Sendable]]]
 
-STRING_BYTES_MAX = 32767
 MESSAGE_FIELD = "error_message"
 """What the names of fields end with that tell people of an error: those are cut, where they would be too long."""
-ELEMENTS_A_STEP = 64
 
 
 def compile_encoder(cls: type[T], version: int) -> Encode[T]:
@@ -168,8 +167,8 @@ class _Compiler:
         """Those that differ from their defaults, in the order of their numbers, behind their count."""
         source = self.source
         self.settle()
-        found, mine, outer = source.name("found"), source.name("tag_parts"), self.writer
-        source.line(f"{found} = 0")
+        count, mine, outer = source.name("tags"), source.name("tag_parts"), self.writer
+        source.line(f"{count} = 0")
         source.line(f"{mine} = []")
         self.writer = f"{mine}.append"
         for field in sorted(tagged, key=lambda field: field.tag or 0):
@@ -187,10 +186,10 @@ class _Compiler:
                 self.writer = f"{mine}.append"
                 source.line(f"s = join({inner})")
                 source.line(f"{mine}.append({varint(field.tag)!r} + varint(len(s)) + s)")
-                source.line(f"{found} += 1")
+                source.line(f"{count} += 1")
         self.writer = outer
-        with source.block(f"if {found}:"):
-            source.line(f"{outer}(varint({found}))")
+        with source.block(f"if {count}:"):
+            source.line(f"{outer}(varint({count}))")
             source.line(f"{outer}(join({mine}))")
         with source.block("else:"):
             source.line(f'{outer}(b"\\0")')

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from tidelog.wire.bounds import MESSAGE_CHARACTERS_MAX
+
 
 class ErrorCode(IntEnum):
     """Kafka's error codes, under Kafka's names."""
@@ -184,13 +186,6 @@ _RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-
-
-MESSAGE_CHARACTERS_MAX = 4000
-"""Messages repeat what the client sent, which may be as long as a string can be; they must fit into one.
-
-Errors are cut when they are made, and all messages when they are encoded (`wire/encode.py`).
-"""
 
 
 def shortened(message: str) -> str:

@@ -3,9 +3,8 @@
 from collections.abc import Generator
 from typing import Any
 
+from tidelog.wire.bounds import ELEMENTS_A_STEP
 from tidelog.wire.schema import Array, Structure, schema
-
-ELEMENTS_A_STEP = 64
 
 
 def release(message: object) -> Generator[None]:

@@ -130,3 +130,32 @@ def test_an_id_that_was_handed_out_before_the_first_one_joins_counts_too() -> No
     harness.join("far", far)
     harness.wait(200)
     assert (harness.group.phase, harness.group.generation, len(harness.group.members)) == (Phase.COMPLETING, 1, 2)
+
+
+def test_limits_are_by_themselves_what_a_broker_sets_by_default() -> None:
+    assert Limits() == DEFAULTS
+
+
+@pytest.mark.parametrize(("rebalance_ms", "first_ms"), [(50, 100), (130, 130), (1000, 200)])
+def test_the_first_delay_is_prolonged_for_no_longer_than_members_wait_for_a_rebalance(
+    rebalance_ms: int, first_ms: float
+) -> None:
+    harness = GroupHarness(Limits(initial_delay_ms=100))
+    harness.member("a", rebalance_ms=rebalance_ms)
+    harness.member("b", rebalance_ms=rebalance_ms)
+    harness.wait(first_ms - 0.5)
+    assert harness.group.phase is Phase.PREPARING
+    harness.wait(0.5)
+    assert (harness.group.phase, len(harness.group.members)) == (Phase.COMPLETING, 2)
+
+
+def test_members_of_old_versions_that_keep_coming_are_waited_for_too() -> None:
+    """They need no id first: their join itself tells that somebody came."""
+    harness = GroupHarness(Limits(initial_delay_ms=100))
+    harness.join("a", version=3)
+    harness.wait(60)
+    harness.join("b", version=3)
+    harness.wait(60)
+    assert harness.group.phase is Phase.PREPARING
+    harness.wait(100)
+    assert (harness.group.phase, len(harness.group.members)) == (Phase.COMPLETING, 2)

@@ -69,7 +69,7 @@ def test_a_pending_id_with_an_instance_id_is_nobodys() -> None:
 
 
 def test_the_number_of_ids_on_their_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_group, "PENDING_MAX", 2)
+    monkeypatch.setattr(join_group, "PENDING_MEMBERS_MAX", 2)
     harness = GroupHarness()
     codes = [harness.answers[harness.join("a")].error_code for _ in range(3)]
     assert codes == [ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -90,6 +90,22 @@ def test_what_members_say_about_themselves_is_bounded(monkeypatch: pytest.Monkey
     assert harness.beat(b) == ErrorCode.REBALANCE_IN_PROGRESS, (
         "in the place of what it said before there is room for it"
     )
+
+
+def test_a_group_that_says_as_much_as_it_may_takes_no_byte_more_and_its_restarted_members_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(join_group, "SAID_BYTES_MAX", 200)
+    harness = GroupHarness()
+    whole = protocols("range", metadata=bytes(195))
+    too_much = protocols("range", metadata=bytes(196))
+    assert harness.answers[harness.join("a", protocols=too_much)].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness.join("a", instance="one", protocols=whole)
+    harness.wait(0)
+    harness.settle()
+    assert harness.answers[harness.join("b", protocols=(("", b"x"),))].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = harness.answers[harness.join("a", instance="one", protocols=whole)]
+    assert again.error_code == ErrorCode.NONE, "what it said before makes room for what it says now"
 
 
 def test_members_who_start_together_meet_in_one_generation() -> None:

@@ -147,7 +147,7 @@ def test_a_member_that_restarts_before_it_synced_is_waited_for_under_its_new_id(
     assert (harness.group.phase, set(harness.group.members)) == (Phase.STABLE, {leader, again})
 
 
-def test_static_members_die_with_their_session_as_otherscarry_out() -> None:
+def test_static_members_die_with_their_session_as_others_do() -> None:
     harness, (leader, silent) = crew_of("one", "two")
     harness.wait(5000)
     harness.beat(leader)
@@ -163,3 +163,50 @@ def test_a_restarted_member_joins_the_next_rebalance_under_its_new_id(version: i
     harness.join("ship", leader, instance="one", protocols=(("range", b"new"),))
     again = harness.join("ship", answer.member_id, instance="two", version=version)
     assert harness.answers[again].generation_id == 2
+
+
+def test_a_leader_that_is_away_during_a_rebalance_leaves_the_lead_to_who_joined() -> None:
+    harness, (away, _) = crew_of("one", "two", session_ms=600_000)
+    (third,) = [harness.answers[harness.join("c")].member_id]
+    harness.join("c", third)
+    joined = harness.join("ship", "two-2", instance="two")
+    harness.wait(60_000)
+    answer = harness.answers[joined]
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 2, "two-2")
+    assert {one.member_id for one in answer.members} == {away, "two-2", third}
+
+
+def test_a_static_group_that_nobody_joined_has_a_whole_rebalance_timeout_again() -> None:
+    harness, _ = crew_of("one", "two", session_ms=600_000)
+    gone = harness.answers[harness.join("c")].member_id
+    harness.join("c", gone)
+    harness.leave(gone)
+    harness.wait(60_000)
+    assert harness.group.phase is Phase.PREPARING, "nobody came"
+    harness.wait(30_000)
+    joined = harness.join("ship", "two-2", instance="two")
+    harness.wait(29_000)
+    assert joined not in harness.answers, "the other one has its time"
+    harness.wait(1000)
+    assert harness.answers[joined].leader == "two-2"
+
+
+def test_a_restart_that_is_written_while_others_are_still_to_join_waits_for_them_too() -> None:
+    harness, (leader, _, third) = crew_of("one", "two", "three")
+    harness.held = True
+    ticket = harness.join("ship", instance="two")
+    harness.join("ship", leader, instance="one", protocols=(("range", b"new"),))
+    harness.commit()
+    assert ticket not in harness.answers, "the generation that it was written in is over"
+    harness.join("ship", third, instance="three")
+    assert harness.answers[ticket].generation_id == 2
+
+
+def test_a_restarted_member_that_leaves_before_its_restart_is_written_is_answered_once() -> None:
+    harness, (leader, _) = crew_of("one", "two")
+    harness.held = True
+    ticket = harness.join("ship", instance="two")
+    (again,) = set(harness.group.members) - {leader}
+    harness.leave((again, "two"))
+    harness.commit()
+    assert harness.answers[ticket].error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -75,6 +75,7 @@ class GroupHarness:
         self.now_ms = NOW_MS
         self.state: GroupsState = EMPTY
         self.log: list[Entry] = []
+        self.compare_topics = True
         self.refresh_regexes = False
         self.matches = Matches()
 
@@ -89,7 +90,9 @@ class GroupHarness:
 
     @property
     def context(self) -> DecisionContext:
-        return DecisionContext(self.image, self.terms, self.now_ms, self.matches, downgrade, True, self.refresh_regexes)
+        return DecisionContext(
+            self.image, self.terms, self.now_ms, self.matches, downgrade, self.compare_topics, self.refresh_regexes
+        )
 
     def write(self, entries: Sequence[Entry]) -> list[Entry]:
         """Fold them as they are read back; the state from the whole log is the same."""
@@ -113,6 +116,7 @@ class GroupHarness:
             group = ConsumerGroup(GROUP)
         entries, made = heartbeat(group, request, CALLER, self.context, lambda: "made-id")
         self.written = self.write(entries)
+        self.made = made
         return made.response
 
     def join(self, member_id: str, *names: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:

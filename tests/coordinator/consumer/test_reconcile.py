@@ -96,6 +96,11 @@ def test_a_topic_that_is_not_subscribed_any_more_goes_whatever_the_target_says()
     assert same is before, "all of it is still subscribed"
 
 
+def test_a_topic_that_is_not_subscribed_is_not_given_though_the_target_still_has_it() -> None:
+    after = step(member(tides={0: 2}), {TIDES: (0, 1), WINDS: (5,)}, subscribed=(TIDES,))
+    assert (after.state, after.assigned) == (MemberState.STABLE, {TIDES: {0: 2, 1: 4}})
+
+
 def test_another_change_of_subscription_adds_to_what_must_go() -> None:
     before = replace(member(3, MemberState.UNREVOKED, tides={0: 2}), revoking={WINDS: {5: 3}})
     after = step(before, {}, owned(tides=[0], winds=[5]), subscribed=(), changed=True)

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from tests.coordinator.consumer.harness import GroupHarness, owned, told
+from tidelog.coordinator.bounds import MATCH_COST_AT_ONCE, PATTERN_CHARACTERS_MAX
 from tidelog.coordinator.group.consumer import progress, regex
 from tidelog.coordinator.group.consumer.regex import Matches, Room, check_regex
-from tidelog.coordinator.patterns import CHARACTERS_MAX
 from tidelog.wire.errors import ErrorCode, KafkaError
+
+COMPILED = 500
+"""What it costs at least to come to know an expression."""
 
 
 def names(*topics: str) -> dict[str, object]:
@@ -31,22 +34,31 @@ def test_topics_that_come_and_go_are_noticed() -> None:
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     matches = Matches()
-    topics = names("tides")
+    topics, letters = names("tides"), names(*"abcd")
+    expressions = [f"t.{{{number}}}|{number}" for number in range(30)]
+
+    def remembered(expression: str, topics: dict[str, object]) -> bool:
+        room = Room()
+        matches.of(expression, topics, room)
+        return MATCH_COST_AT_ONCE - room.left < COMPILED
+
     monkeypatch.setattr(regex, "REMEMBERED_MAX", 20)
-    for number in range(30):
-        matches.of(f"t.{{{number % 100}}}|{number}", topics, Room())
-    assert len(matches._known) == 20
+    for expression in expressions:
+        assert not remembered(expression, topics)
+    assert [remembered(expression, topics) for expression in expressions[:8:-1]] == [True] * 20 + [False]
     monkeypatch.setattr(regex, "NAMES_REMEMBERED_MAX", 5)
-    assert matches.of(".*", names(*"abcd"), Room()) == set("abcd")
-    assert len(matches._known) == 20, "one of them matched nothing"
-    assert matches.of(".+", names(*"abcd"), Room()) == set("abcd")
-    assert len(matches._known) == 1
+    assert matches.of(".*", letters, Room()) == set("abcd")
+    assert [remembered(expression, topics) for expression in expressions[27:8:-1]] == [True] * 19, "they match nothing"
+    assert remembered(".*", letters)
+    assert matches.of(".+", letters, Room()) == set("abcd")
+    assert remembered(".+", letters)
+    assert not remembered(".*", letters)
     assert matches.of("t.*", topics, Room()) == {"tides"}
 
 
 @pytest.mark.parametrize(
     "expression",
-    ["((a{0,99}b{0,99}){0,9}){0,9}", "(", "a{1001}", "(?<=a)b", r"(a)\1", "\udc80", "a" * (CHARACTERS_MAX + 1)],
+    ["((a{0,99}b{0,99}){0,9}){0,9}", "(", "a{1001}", "(?<=a)b", r"(a)\1", "\udc80", "a" * (PATTERN_CHARACTERS_MAX + 1)],
 )
 def test_what_re2_does_not_take(expression: str) -> None:
     with pytest.raises(KafkaError) as refused:

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.decide import (
     NO_PRODUCER,
     EndAsked,
     InitAsked,
+    Initialised,
     Producer,
     ProducerIdNeeded,
     Times,
@@ -265,6 +267,10 @@ def test_nobody_is_told_the_epoch_that_is_for_fencing(status: Status) -> None:
     """Aborted by a coordinator of version 0 in the last epoch there is; a client of version 2 asks for the abort."""
     state = at(status, epoch=32_767)
     assert code(end, state, EndAsked("bank", Producer(7, 32_766), commit=False, version=2), NOW) == 90
+    last = at(status, epoch=32_766, version=2)
+    assert end(last, EndAsked("bank", Producer(7, 32_765), False, 2), NOW) == ((), Producer(7, 32_766)), (
+        "it may have it"
+    )
 
 
 # -- leases of two-phase transactions
@@ -316,3 +322,111 @@ def test_only_the_open_transaction_of_the_epoch_is_held() -> None:
     assert held(at(Status.ONGOING), Producer(7, 5)) == ErrorCode.INVALID_TXN_STATE, "it has a timeout"
     for status in set(Status) - {Status.ONGOING}:
         assert held(at(status, timeout_ms=LEASED_MS), Producer(7, 5)) == ErrorCode.INVALID_TXN_STATE
+
+
+# -- the producer that an id has, and whoever asks again for it
+
+
+def initialised(
+    state: TransactionsState, current: Producer | None = None, last_epoch: int = -1, new_id: int = -1
+) -> Initialised | str:
+    try:
+        return init_producer_id(state, InitAsked("bank", 60_000, current, last_epoch, new_id), NOW, 2)[1]
+    except KafkaError as error:
+        return error.code.name
+
+
+@pytest.mark.parametrize("status", [Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT])
+def test_an_id_at_rest_gets_the_next_epoch_and_who_asks_again_the_same(status: Status) -> None:
+    state, mine = at(status), Producer(7, 5)
+    assert initialised(state) == Initialised(Producer(7, 6)), "whoever asks fences all others"
+    assert initialised(state, mine) == Initialised(Producer(7, 6), last_epoch=5)
+    raised = at(status, epoch=6)
+    assert initialised(raised, mine, last_epoch=5) == Initialised(Producer(7, 6), last_epoch=5), "asked again"
+    assert initialised(raised, mine) == FENCED, "the coordinator that raised it is gone, and so is what it knew"
+    assert initialised(state, Producer(7, 4)) == initialised(state, Producer(8, 5)) == FENCED
+
+
+def test_what_is_initialised_is_written_down() -> None:
+    state = at(Status.COMPLETE_COMMIT, timeout_ms=1, version=2)
+    decided = init_producer_id(state, InitAsked("bank", 60_000), NOW, 2)
+    assert after(state, decided) == Transaction("bank", 7, 6, 7, -1, 60_000, updated_ms=NOW, version=2)
+    none = TransactionsState()
+    decided = init_producer_id(none, InitAsked("bank", 60_000, new_id=7), NOW, 2)
+    assert after(none, decided) == Transaction("bank", 7, 0, 7, -1, 60_000, updated_ms=NOW)
+
+
+def test_when_the_epochs_are_used_up_there_is_a_new_producer_id_and_who_asks_again_gets_it_again() -> None:
+    last, new = Producer(7, 32_766), Producer(99, 0)
+    used_up = at(Status.EMPTY, epoch=32_766)
+    with pytest.raises(ProducerIdNeeded):
+        initialised(used_up, last)
+    assert initialised(used_up, new_id=99) == Initialised(new)
+    assert initialised(used_up, last, new_id=99) == Initialised(new, last_epoch=32_766)
+    assert initialised(used_up, Producer(7, 32_765), last_epoch=32_765, new_id=99) == FENCED
+    given = at(Status.EMPTY, epoch=0, producer_id=99, previous_producer_id=7)
+    assert initialised(given, last, last_epoch=32_766) == Initialised(new, last_epoch=32_766)
+    assert initialised(given, Producer(7, 0)) == FENCED, "an epoch that was not the last"
+    assert initialised(given, Producer(8, 32_766), last_epoch=32_766) == FENCED, "never had it"
+
+
+def test_an_end_that_used_up_the_epochs_is_asked_for_again_under_the_old_producer_id() -> None:
+    last = Producer(7, 32_766)
+    given: dict[str, Any] = {"producer_id": 99, "previous_producer_id": 7, "version": 2}
+    done = at(Status.COMPLETE_COMMIT, epoch=0, **given)
+    assert end(done, EndAsked("bank", last, True, 2), NOW) == ((), Producer(99, 0))
+    assert ended(done, 32_766, 2, commit=False) == WRONG
+    assert ended(at(Status.EMPTY, epoch=0, **given), 32_766, 2, commit=True) == FENCED, "that was no end"
+    for state, producer in (
+        (done, Producer(7, 32_765)),
+        (done, Producer(8, 32_766)),
+        (at(Status.COMPLETE_COMMIT, epoch=1, **given), last),
+    ):
+        assert code(end, state, EndAsked("bank", producer, True, 2), NOW) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_the_version_of_an_end_is_its_clients_and_that_of_an_abort_the_servers() -> None:
+    for level in (0, 1, 2):
+        state = at(Status.ONGOING, version=2 - level)
+        decided = end(state, EndAsked("bank", Producer(7, 5), True, level), NOW)
+        assert after(state, decided).version == (2 if level == 2 else 0)
+        decided = init_producer_id(state, InitAsked("bank", 60_000), NOW, level)
+        assert after(state, decided).version == (2 if level == 2 else 0)
+        assert decided[1] == Initialised(NO_PRODUCER, aborts=True)
+
+
+def test_an_abort_of_nothing_begins_when_it_is_asked_for_and_one_of_something_with_it() -> None:
+    for status, begun in ((Status.EMPTY, NOW), (Status.COMPLETE_COMMIT, NOW), (Status.ONGOING, NOW - 1000)):
+        state = at(status, version=2)
+        decided = end(state, EndAsked("bank", Producer(7, 5), False, 2), NOW)
+        assert after(state, decided).start_ms == begun
+
+
+def test_a_transaction_has_as_many_partitions_as_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "TRANSACTION_PARTITIONS_MAX", 3)
+    state, producer = at(Status.ONGOING), Producer(7, 5)
+    more = [("b", 0), ("b", 1), ("b", 2)]
+    full = after(state, add_partitions(state, "bank", producer, more[:2], 2, NOW))
+    assert (full.partitions, full.version) == ({PLACE, *more[:2]}, 2)
+    assert code(add_partitions, state, "bank", producer, more, 2, NOW) == ErrorCode.INVALID_REQUEST
+    assert code(add_partitions, state, "bank", producer, [*more, *more], 2, NOW) == ErrorCode.INVALID_REQUEST
+    assert after(at(Status.EMPTY), add_partitions(at(Status.EMPTY), "bank", producer, more, 2, NOW)).partitions == {
+        *more
+    }
+
+
+def test_a_transaction_is_overdue_after_its_timeout_and_idle_when_it_was_used_last_then() -> None:
+    deadline_ms = NOW - 1000 + 60_000
+    assert not abort_overdue(at(Status.ONGOING), "bank", NO_LEASE, deadline_ms, 2, -1)[1]
+    assert abort_overdue(at(Status.ONGOING), "bank", NO_LEASE, deadline_ms + 1, 2, -1)[1]
+    assert forget_idle(at(Status.EMPTY), ["bank"], NOW - 1000)[1] == 1
+
+
+def test_what_is_complete_is_written_down() -> None:
+    state = at(Status.PREPARE_ABORT, version=2, next_producer_id=99)
+    assert after(state, complete(state, "bank", Producer(7, 5), NOW)) == Transaction(
+        "bank", 99, 0, 7, -1, 60_000, Status.COMPLETE_ABORT, start_ms=NOW - 1000, updated_ms=NOW, version=2
+    )
+    first_version = at(Status.PREPARE_COMMIT, version=0, next_producer_id=99)
+    done = after(first_version, complete(first_version, "bank", Producer(7, 5), NOW))
+    assert (done.producer_id, done.producer_epoch) == (7, 5), "clients of the first version go on as who they are"

@@ -279,9 +279,10 @@ class Side:
             for timestamp in range(LATEST, EARLIEST_PENDING - 1, -1):
                 if timestamp != MAX_TIMESTAMP or not stamped:
                     self.list_offset(name, timestamp, partition=partition)
-            self._read_all(name, partition)
+            self.read_all(name, partition)
 
-    def _read_all(self, name: str, partition: int) -> None:
+    def read_all(self, name: str, partition: int) -> None:
+        """Every byte from the start of the partition to its end."""
         start = self.quietly(
             ApiKey.LIST_OFFSETS,
             1,

@@ -58,26 +58,25 @@ def stop_in_commits(decisions: Any) -> None:
 
 def wait_for_another(sink: Any) -> None:
     """A straggler on purpose: Spark starts a second attempt of a task that takes so much longer than others."""
-    send = sink._send
 
-    def late(outbound: Any, *args: Any) -> Any:
-        from pyspark import TaskContext
+    class Late(sink.Outbound):  # type: ignore[misc]
+        def flush(self) -> None:
+            from pyspark import TaskContext
 
-        written = send(outbound, *args)
-        context = TaskContext.get()
-        if context is None or context.partitionId():
-            return written
-        again = os.path.join(PLAN["slow"], f"stage-{context.stageId()}")
-        if context.attemptNumber():
-            open(again, "w").close()
-        else:
-            deadline = time.monotonic() + 20
-            while not os.path.exists(again) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            time.sleep(1)  # so that the other one wins, and this one is late
-        return written
+            super().flush()
+            context = TaskContext.get()
+            if context is None or context.partitionId():
+                return
+            again = os.path.join(PLAN["slow"], f"stage-{context.stageId()}")
+            if context.attemptNumber():
+                open(again, "w").close()
+            else:
+                deadline = time.monotonic() + 20
+                while not os.path.exists(again) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                time.sleep(1)  # so that the other one wins, and this one is late
 
-    sink._send = late
+    sink.Outbound = Late
 
 
 class Patching(importlib.abc.MetaPathFinder):

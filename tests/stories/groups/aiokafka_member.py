@@ -9,13 +9,14 @@ import aiokafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError, RebalanceInProgressError
 
-from tests.stories.groups.diary import Diary, Options, Place
+from tests.stories.groups.diary import Diary, Options
+from tidelog.wire.topic_partition import TopicPartition
 
 BATCH = 50
 POLL_MS = 50
 
 
-def places(partitions: Iterable[Any]) -> list[Place]:
+def places(partitions: Iterable[Any]) -> list[TopicPartition]:
     return [(each.topic, each.partition) for each in partitions]
 
 
@@ -31,7 +32,7 @@ class Member(aiokafka.ConsumerRebalanceListener):
     async def _run(self) -> None:
         options = self.options
         self.lock = asyncio.Lock()
-        self.owned: set[Place] = set()
+        self.owned: set[TopicPartition] = set()
         self.consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=options.bootstrap,
             group_id=options.group,
@@ -75,7 +76,7 @@ class Member(aiokafka.ConsumerRebalanceListener):
             self.owned = set()
             self.diary.revoked(mine)
 
-    async def _commit(self, pending: dict[Place, int]) -> None:
+    async def _commit(self, pending: dict[TopicPartition, int]) -> None:
         if not pending:
             return
         offsets, began = dict(pending), time.monotonic()

@@ -17,8 +17,9 @@ from typing import Any
 from confluent_kafka import Producer
 
 from tests.stories.groups.diary import Options
-from tests.stories.groups.history import History, Place
+from tests.stories.groups.history import History
 from tidelog.client import Admin
+from tidelog.wire.topic_partition import TopicPartition
 
 QUICK_GROUPS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -90,7 +91,7 @@ class Member:
         return self.history.of(self.name, *kinds)
 
     @property
-    def holds(self) -> set[Place]:
+    def holds(self) -> set[TopicPartition]:
         return self.history.holding(self.name)
 
     def end(self) -> None:
@@ -213,7 +214,7 @@ class Band:
     def processed(self) -> None:
         """Until everything that was written has been processed and committed."""
         wanted = set(self.written)
-        ends: dict[Place, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for topic, partition, offset in wanted:
             ends[topic, partition] = max(ends.get((topic, partition), 0), offset + 1)
 

@@ -2,9 +2,11 @@
 
 import time
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ConfluentPartition
 
-from tests.stories.groups.diary import Diary, Options, Place
+from tests.stories.groups.diary import Diary, Options
+from tidelog.wire.topic_partition import TopicPartition
 
 BATCH = 50
 POLL_S = 0.05
@@ -43,7 +45,7 @@ def settings(options: Options) -> dict[str, object]:
     }
 
 
-def places(partitions: list[TopicPartition]) -> list[Place]:
+def places(partitions: list[TopicPartition]) -> list[TopicPartition]:
     return [(each.topic, each.partition) for each in partitions]
 
 
@@ -87,13 +89,13 @@ class Member:
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.diary.revoked(places(partitions), "lost")
 
-    def _commit(self, pending: dict[Place, int]) -> None:
+    def _commit(self, pending: dict[TopicPartition, int]) -> None:
         if not pending:
             return
         offsets, began = dict(pending), time.monotonic()
         try:
             answered = self.consumer.commit(
-                offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False
+                offsets=[ConfluentPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False
             )
         except KafkaException as failure:
             error = failure.args[0]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-Place = tuple[str, int]
+from tidelog.wire.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Diary:
 
     def __init__(self) -> None:
         self._orders: deque[list[str]] = deque()
-        self.pending: dict[Place, int] = {}
-        self.processed: dict[Place, int] = {}
+        self.pending: dict[TopicPartition, int] = {}
+        self.processed: dict[TopicPartition, int] = {}
         self.keeps = False
         threading.Thread(target=self._read_orders, daemon=True).start()
 
@@ -71,10 +71,10 @@ class Diary:
         sys.stdout.write(json.dumps({"at": time.monotonic(), "event": event, **more}) + "\n")
         sys.stdout.flush()
 
-    def assigned(self, places: Iterable[Place]) -> None:
+    def assigned(self, places: Iterable[TopicPartition]) -> None:
         self.tell("assigned", places=sorted(places))
 
-    def revoked(self, places: Iterable[Place], event: str = "revoked") -> None:
+    def revoked(self, places: Iterable[TopicPartition], event: str = "revoked") -> None:
         """They are somebody else's from now on."""
         gone = sorted(places)
         for place in gone:
@@ -90,13 +90,13 @@ class Diary:
         if not self.keeps:
             self.pending[topic, partition] = offset + 1
 
-    def committed(self, offsets: dict[Place, int], began: float) -> None:
+    def committed(self, offsets: dict[TopicPartition, int], began: float) -> None:
         for place, offset in offsets.items():
             if self.pending.get(place) == offset:
                 del self.pending[place]
         self.tell("committed", offsets=[[*place, offset] for place, offset in offsets.items()], began=began)
 
-    def refused(self, offsets: dict[Place, int], began: float, error: str, *, again: bool) -> None:
+    def refused(self, offsets: dict[TopicPartition, int], began: float, error: str, *, again: bool) -> None:
         """A commit failed; `again`: it may go through later."""
         if not again:
             for place in offsets:

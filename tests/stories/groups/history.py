@@ -12,7 +12,8 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-Place = tuple[str, int]
+from tidelog.wire.topic_partition import TopicPartition
+
 ENDED = ("left", "killed", "stopped")
 
 
@@ -40,10 +41,10 @@ class History:
     def of(self, member: str, *kinds: str) -> list[dict[str, Any]]:
         return [e for e in self.ordered() if e["member"] == member and (not kinds or e["event"] in kinds)]
 
-    def spans(self) -> dict[Place, list[Span]]:
+    def spans(self) -> dict[TopicPartition, list[Span]]:
         """For each partition, who owned it when; a member that was killed or stood still lost it then."""
-        found: dict[Place, list[Span]] = defaultdict(list)
-        held: dict[tuple[str, Place], Span] = {}
+        found: dict[TopicPartition, list[Span]] = defaultdict(list)
+        held: dict[tuple[str, TopicPartition], Span] = {}
         for event in self.ordered():
             member, kind = event["member"], event["event"]
             if kind == "assigned":
@@ -63,11 +64,11 @@ class History:
                         span.alive = kind == "left"
         return dict(found)
 
-    def owners(self) -> dict[Place, list[str]]:
+    def owners(self) -> dict[TopicPartition, list[str]]:
         """Who owns what just now."""
         return {place: [s.member for s in spans if s.end == inf] for place, spans in self.spans().items()}
 
-    def holding(self, member: str) -> set[Place]:
+    def holding(self, member: str) -> set[TopicPartition]:
         return {place for place, owners in self.owners().items() if member in owners}
 
     def records(self, member: str | None = None) -> Counter[tuple[str, int, int]]:
@@ -77,8 +78,8 @@ class History:
             if event["event"] == "record" and member in (None, event["member"])
         )
 
-    def last_committed(self) -> dict[Place, int]:
-        found: dict[Place, int] = {}
+    def last_committed(self) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
         for event in self.ordered():
             if event["event"] == "committed":
                 for topic, partition, offset in event["offsets"]:
@@ -111,7 +112,7 @@ class History:
         A commit took place between its beginning and its answer, which a member that was stopped reads late: it is
         behind those that were answered before it began, and no others.
         """
-        spans, earlier = self.spans(), defaultdict[Place, list[tuple[float, int]]](list)
+        spans, earlier = self.spans(), defaultdict[TopicPartition, list[tuple[float, int]]](list)
         for event in self.ordered():
             if event["event"] != "committed":
                 continue

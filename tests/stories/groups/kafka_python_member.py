@@ -7,17 +7,19 @@ from typing import Any
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPythonPartition
 
 import kafka
-from tests.stories.groups.diary import Diary, Options, Place
+from tests.stories.groups.diary import Diary, Options
+from tidelog.wire.topic_partition import TopicPartition
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 BATCH = 50
 POLL_MS = 300
 
 
-def places(partitions: Iterable[Any]) -> list[Place]:
+def places(partitions: Iterable[Any]) -> list[TopicPartition]:
     return [(each.topic, each.partition) for each in partitions]
 
 
@@ -67,11 +69,11 @@ class Member(kafka.ConsumerRebalanceListener):
     def on_partitions_lost(self, lost: Iterable[Any]) -> None:
         self.diary.revoked(places(lost), "lost")
 
-    def _commit(self, pending: dict[Place, int]) -> None:
+    def _commit(self, pending: dict[TopicPartition, int]) -> None:
         if not pending:
             return
         offsets, began = dict(pending), time.monotonic()
-        asked = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        asked = {KafkaPythonPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
         try:
             self.consumer.commit(asked)
         except KafkaError as error:

@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.bounds import MAX_WAIT_MS
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
-from tidelog.apis.fetch.sessions import IDS_FROM, Key, Session
+from tidelog.apis.fetch.sessions import IDS_FROM, Session
 from tidelog.apis.shared.leader_hint import node_endpoints
 from tidelog.env.slices import Steps, whole
 from tidelog.wire.codec import pieces, pieces_steps
@@ -30,6 +31,7 @@ from tidelog.wire.messages.fetch import (
     PartitionData,
 )
 from tidelog.wire.release import release, release_list
+from tidelog.wire.topic_partition import AnyTopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
 FLEXIBLE_FROM = 12
 REPLICA_STATE_FROM = 15
-MAX_WAIT_MS = 60_000
-"""A fetch is answered after this long whatever it asked for: a client that left unnoticed holds nothing for ever."""
 
 LOOKS_A_STEP = 32
 FORGOTTEN_A_STEP = 256
@@ -76,15 +76,15 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
         self._request = request
-        self._asked: dict[Key, FetchPartition] = {}
+        self._asked: dict[AnyTopicPartition, FetchPartition] = {}
         if session is None:
             self.count = sum(len(topic.partitions) for topic in request.topics)
         else:
             self.count = len(session.partitions)
-        self.found: dict[Partition, int] = {}
+        self.available_bytes: dict[Partition, int] = {}
         # A full answer opens the session: it tells of every partition.
         self._tells_all = session is None or request.session_epoch == 0
-        self._waits_at: dict[Partition, Key] | None = None
+        self._waits_at: dict[Partition, AnyTopicPartition] | None = None
         self._missing: int | None = None
 
     def prepare(self) -> Steps[None]:
@@ -104,18 +104,18 @@ class _Fetch:
     def steps(self, *, at_once: bool) -> Steps[list[Any] | None]:
         context = self._context
         reading = self._reading(self._max_bytes)
-        told = {} if self._session is None or self._tells_all else self._session.told
-        answered: list[tuple[Key, PartitionData]] = []
-        found: dict[Partition, int] = {}
+        last_answers = {} if self._session is None or self._tells_all else self._session.last_answers
+        answered: list[tuple[AnyTopicPartition, PartitionData]] = []
+        available_bytes: dict[Partition, int] = {}
         for number, (key, asked) in enumerate(self._asked.items(), 1):
-            if key not in told or not reading.is_quiet(key, asked, told[key]):
+            if key not in last_answers or not reading.is_quiet(key, asked, last_answers[key]):
                 before = reading.bytes
                 answered.append((key, reading.read(key, asked)))
                 if reading.bytes > before and (partition := context.services.replicas.opened(key)) is not None:
-                    found[partition] = reading.bytes - before
+                    available_bytes[partition] = reading.bytes - before
             if not number % LOOKS_A_STEP:
                 yield
-        self.found = found
+        self.available_bytes = available_bytes
         more_missing = self._missing is not None and reading.missing > self._missing
         if (
             at_once
@@ -171,7 +171,7 @@ class _Fetch:
         """The client went on, over another connection, while this fetch was parked."""
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
 
-    def _answer(self, answered: list[tuple[Key, PartitionData]]) -> Steps[list[Any]]:
+    def _answer(self, answered: list[tuple[AnyTopicPartition, PartitionData]]) -> Steps[list[Any]]:
         context, session = self._context, self._session
         if session is not None and session.epoch != self._epoch:
             yield from _let_go(answered)
@@ -189,7 +189,7 @@ class _Fetch:
             if not number % FEW:
                 yield
         if session is not None and session.epoch != self._epoch:  # it went on between two steps
-            session.told.clear()
+            session.last_answers.clear()
             return frame(context.version, context.correlation_id, self._went_on(session))
         response = FetchResponse(session_id=session.id if session is not None else 0, responses=topics)
         if hints:
@@ -202,7 +202,7 @@ class _Fetch:
         return _framed(context.version, context.correlation_id, parts)
 
 
-def _let_go(answered: list[tuple[Key, PartitionData]]) -> Steps[None]:
+def _let_go(answered: list[tuple[AnyTopicPartition, PartitionData]]) -> Steps[None]:
     """To free them all at once takes long, where they are many."""
     if len(answered) > FEW:
         yield from release_list(answered, nested=False)

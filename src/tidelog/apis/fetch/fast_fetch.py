@@ -66,8 +66,8 @@ class FastFetch:
         "_topics",
         "_version",
         "_wait_at",
+        "available_bytes",
         "count",
-        "found",
         "min_bytes",
     )
 
@@ -86,7 +86,7 @@ class FastFetch:
         self._topics = topics
         self.count = len(topics[0][1]) if len(topics) == 1 else sum(len(asked) for _, asked in topics)
         self.min_bytes, self._limit = bounds
-        self.found: dict[Partition, int] = {}
+        self.available_bytes: dict[Partition, int] = {}
         self._by_partition: dict[Partition, Asked] | None = None
         self._committed = committed
         self._version = version
@@ -102,7 +102,7 @@ class FastFetch:
         """The answer; None where it is worth waiting. What is out of the ordinary is answered the general way."""
         answer = _Answer(self._limit, committed=self._committed)
         answer.plain += uvarint(len(self._topics) + 1)
-        self.found = answer.found_at
+        self.available_bytes = answer.available_bytes
         for topic_id, asked in self._topics:
             answer.plain += topic_id + uvarint(len(asked) + 1)
             if len(asked) <= LOOKS_A_STEP:
@@ -114,7 +114,7 @@ class FastFetch:
                         return self._unusual()
                     yield
             answer.plain.append(0)
-        if answer.found < self.min_bytes and not at_once:
+        if answer.records_bytes < self.min_bytes and not at_once:
             return None
         if not answer.usual:
             return self._unusual()
@@ -126,7 +126,7 @@ class FastFetch:
         answer = _Answer(self._limit, committed=self._committed)
         if not answer.read([self._by_partition[partition]], self._path.node_id):
             return None
-        return answer.found
+        return answer.records_bytes
 
     def partitions(self) -> Iterable[Partition | None]:
         return [each[0] for _, asked in self._topics for each in asked]
@@ -159,7 +159,17 @@ class FastFetch:
 class _Answer:
     """The answer of the fast path in the making: what was found so far, written with one Struct a partition."""
 
-    __slots__ = ("_aborted", "_at_least_one", "_budget", "_committed", "_pieces", "found", "found_at", "plain", "usual")
+    __slots__ = (
+        "_aborted",
+        "_at_least_one",
+        "_budget",
+        "_committed",
+        "_pieces",
+        "available_bytes",
+        "plain",
+        "records_bytes",
+        "usual",
+    )
 
     def __init__(self, limit: int, *, committed: bool) -> None:
         self._budget = limit
@@ -168,8 +178,8 @@ class _Answer:
         self._at_least_one = True
         self._pieces: list[Any] = []
         self.plain = bytearray()
-        self.found = 0
-        self.found_at: dict[Partition, int] = {}
+        self.records_bytes = 0
+        self.available_bytes: dict[Partition, int] = {}
         self.usual = True
 
     def read(self, asked: list[Asked], node_id: int) -> bool:
@@ -193,13 +203,13 @@ class _Answer:
                 return False
             if piece is None:
                 # Of a batch that is larger than the limit, no aborted transactions are told.
-                told = 0 if offset < end and bytes_max > 0 and self._budget > 0 else aborted
-                plain += write_partition(index, 0, high_watermark, stable, start, told, -1) + _NO_RECORDS
+                aborted_count = 0 if offset < end and bytes_max > 0 and self._budget > 0 else aborted
+                plain += write_partition(index, 0, high_watermark, stable, start, aborted_count, -1) + _NO_RECORDS
                 continue
             plain += write_partition(index, 0, high_watermark, stable, start, aborted, -1)
             size = len(piece)
-            self.found += size
-            self.found_at[partition] = size
+            self.records_bytes += size
+            self.available_bytes[partition] = size
             self._budget = max(0, self._budget - size)
             self._at_least_one = False
             plain += uvarint(size + 1)
@@ -212,7 +222,7 @@ class _Answer:
         pieces, plain = self._pieces, self.plain
         plain.append(0)
         pieces.append(bytes(plain))
-        size = self.found + sum(map(len, pieces[::2]))
+        size = self.records_bytes + sum(map(len, pieces[::2]))
         pieces[0] = _write_frame(_FRAME_BYTES + size, correlation_id, _START) + pieces[0]
         return pieces
 

@@ -31,7 +31,7 @@ class Look(Protocol):
     count: int
     """How many partitions it names, at most."""
     min_bytes: int
-    found: dict[Partition, int]
+    available_bytes: dict[Partition, int]
     """Where the last look found something: how many bytes."""
 
     def prepare(self) -> Steps[None]:
@@ -165,8 +165,8 @@ class Parked:
         count = look.bytes_at(partition)
         if count is None:
             return True
-        look.found[partition] = count
-        return sum(look.found.values()) >= look.min_bytes
+        look.available_bytes[partition] = count
+        return sum(look.available_bytes.values()) >= look.min_bytes
 
     def _look_again(self, *, at_once: bool) -> None:
         try:

@@ -12,11 +12,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tidelog.apis.fetch import MAX_WAIT_MS
+from tidelog.apis.bounds import FAST_FETCH_BYTES_MAX, FAST_FETCHES_MAX, MAX_WAIT_MS
 from tidelog.apis.fetch.fast_fetch import Asked, FastFetch, FastPath, uvarint
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.env.slices import whole
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Services
@@ -26,10 +27,6 @@ FIRST_VERSION, LAST_VERSION = 15, 18
 READ_COMMITTED = 1
 NO_SESSION = -1
 NO_EPOCH = -1
-PARTITIONS_MAX = 20_000
-"""Partitions, and requests, that are remembered."""
-REQUEST_BYTES_MAX = 128 * 1024
-"""Of a request for many partitions, which is read in one go; what is larger is read in steps, by the codec."""
 
 # Header tags, max wait, min bytes, max bytes, isolation, session id, session epoch, number of topics + 1.
 _HEAD = Struct(">BiiibiiB")
@@ -78,7 +75,7 @@ class FetchPath:
         self._replicas = services.replicas
         self._max_bytes = services.config.fetch_max_bytes
         self._fast_path = FastPath(services.node_id, services.env.loop, general)
-        self._partitions: dict[tuple[bytes, int], Partition] = {}
+        self._partitions: dict[TopicIdPartition, Partition] = {}
         self._targets: dict[bytes, Target] = {}
         services.replicas.forget += [self._partitions.clear, self._targets.clear]
 
@@ -162,7 +159,7 @@ class FetchPath:
             _RESPONSE_START + topic_id + b"\x02" + index.to_bytes(4, signed=True) + bytes(2),
             Wants(topic_id, index, wait_ms, limit, partition_bytes_max),
         )
-        if len(self._targets) >= PARTITIONS_MAX:
+        if len(self._targets) >= FAST_FETCHES_MAX:
             self._targets.clear()
         self._targets[key] = target
         return target
@@ -171,7 +168,7 @@ class FetchPath:
         self, connection: Any, buffer: memoryview, start: int, pos: int, end: int, version: int, correlation_id: int
     ) -> Any:
         """Up to 126 topics with up to 16,382 partitions each, none of them with tags, none named twice."""
-        if end - pos > REQUEST_BYTES_MAX:
+        if end - pos > FAST_FETCH_BYTES_MAX:
             return NotImplemented
         try:
             tags, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, count = _read_head(buffer, pos)
@@ -229,7 +226,7 @@ class FetchPath:
 
     def _find(self, topic_id: bytes, index: int) -> Partition:
         partition = self._replicas.by_id(topic_id, index)
-        if len(self._partitions) >= PARTITIONS_MAX:
+        if len(self._partitions) >= FAST_FETCHES_MAX:
             self._partitions.clear()
         self._partitions[topic_id, index] = partition
         return partition

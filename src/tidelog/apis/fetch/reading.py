@@ -16,9 +16,9 @@ from tidelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.apis.fetch.sessions import Key
     from tidelog.replica.partition import Partition
     from tidelog.replica.replicas import Replicas
+    from tidelog.wire.topic_partition import AnyTopicPartition
 
 log = logging.getLogger("tidelog.fetch")
 
@@ -66,7 +66,7 @@ class Reading:
         self.urgent = False  # an error or a diverging epoch: answered without waiting for more
         self.missing = 0  # partitions that nobody knows: told in time, but no reason not to wait for the others
 
-    def find(self, key: Key) -> Partition:
+    def find(self, key: AnyTopicPartition) -> Partition:
         topic, index = key
         if not isinstance(topic, bytes):
             return self._replicas.get(topic, index)
@@ -83,20 +83,20 @@ class Reading:
         self._names[topic] = partition.topic
         return partition
 
-    def is_quiet(self, key: Key, asked: FetchPartition, told: tuple[int, int]) -> bool:
+    def is_quiet(self, key: AnyTopicPartition, asked: FetchPartition, last_answer: tuple[int, int]) -> bool:
         """Whether a session has nothing to say of this partition, found cheaply: of thousands most are like that."""
         partition = self._replicas.opened(key)
         return (
             partition is not None
-            and asked.fetch_offset == partition.high_watermark == told[0]
-            and partition.log.ends.log_start == told[1]
+            and asked.fetch_offset == partition.high_watermark == last_answer[0]
+            and partition.log.ends.log_start == last_answer[1]
             and (asked.current_leader_epoch == NO_EPOCH or asked.current_leader_epoch == partition.leader_epoch)
             and asked.last_fetched_epoch == NO_EPOCH
             and partition.is_served
             and self._replica_id < 0
         )
 
-    def read(self, key: Key, asked: FetchPartition) -> PartitionData:
+    def read(self, key: AnyTopicPartition, asked: FetchPartition) -> PartitionData:
         partition = None
         try:
             partition = self.find(key)

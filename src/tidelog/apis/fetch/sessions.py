@@ -14,11 +14,13 @@ whoever names much can't keep others from having a session. A client whose sessi
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from tidelog.apis.bounds import SESSION_PARTITIONS_MAX, SESSIONS_PARTITIONS_MAX
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest
 from tidelog.wire.messages.fetch import PartitionData as Answered
+from tidelog.wire.topic_partition import AnyTopicPartition
 
 if TYPE_CHECKING:
     from tidelog.env import Environment
@@ -28,28 +30,21 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 IDS_FROM = 13
-PARTITIONS_MAX = 1_000_000
-"""Of all sessions together: some 400 MB."""
-SESSION_PARTITIONS_MAX = 100_000
-"""Of one session."""
-
-Key: TypeAlias = tuple[str | bytes, int]
-"""A partition as the client names it: the topic's name, or its id from version 13 on, and the index."""
 
 
 class Session:
     """What one consumer fetches, and what it was last told."""
 
-    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "names", "partitions", "told")
+    __slots__ = ("by_id", "epoch", "id", "last_answers", "last_used_ms", "names", "partitions")
 
     def __init__(self, session_id: int, *, by_id: bool, now_ms: int) -> None:
         self.id = session_id
         self.epoch = 1
         self.by_id = by_id
         self.last_used_ms = now_ms
-        self.partitions: dict[Key, FetchPartition] = {}
+        self.partitions: dict[AnyTopicPartition, FetchPartition] = {}
         self.names: dict[bytes, str] = {}  # of the topics that were found by their ids
-        self.told: dict[Key, tuple[int, int]] = {}  # high watermark and log start
+        self.last_answers: dict[AnyTopicPartition, tuple[int, int]] = {}  # high watermark and log start
 
     def add(self, request: FetchRequest) -> None:
         """What it names is fetched from now on."""
@@ -63,14 +58,14 @@ class Session:
             name = topic.topic_id if self.by_id else topic.topic
             for index in topic.partitions:
                 self.partitions.pop((name, index), None)
-                self.told.pop((name, index), None)
+                self.last_answers.pop((name, index), None)
 
-    def news(self, key: Key, answered: Answered, *, first: bool) -> bool:
+    def news(self, key: AnyTopicPartition, answered: Answered, *, first: bool) -> bool:
         """Whether the client has to be told of this answer; remembers that it was. `first`: it opens the session."""
-        told = (answered.high_watermark, answered.log_start_offset)
-        changed = self.told.get(key) != told
+        state = (answered.high_watermark, answered.log_start_offset)
+        changed = self.last_answers.get(key) != state
         # After an error the client is told the partition's state again, once the error has gone.
-        self.told[key] = (-1, told[1]) if answered.error_code else told
+        self.last_answers[key] = (-1, state[1]) if answered.error_code else state
         has_data = bool(answered.records)
         if has_data and not first and key in self.partitions:
             self.partitions[key] = self.partitions.pop(key)
@@ -145,7 +140,7 @@ class FetchSessions:
 
     def _make_room(self, wanted: int, *, for_one_of: int, but: int = 0) -> bool:
         """Whether so many more partitions may be remembered, after sessions larger than this one have gone."""
-        while self._partitions + wanted > PARTITIONS_MAX:
+        while self._partitions + wanted > SESSIONS_PARTITIONS_MAX:
             largest = max(self._sessions.values(), key=lambda session: len(session.partitions))
             if len(largest.partitions) <= for_one_of or largest.id == but:
                 return False

@@ -96,10 +96,10 @@ def _configs_altered(context: Context, request: Any, response: Any) -> Iterator[
         if not result.error_code:
             some = [_setting(resource.resource_type, config) for config in resource.configs[:SETTINGS_MAX]]
             more = len(resource.configs) - len(some)
-            told = ", ".join(some) + (f" and {more} more" if more else "")
+            settings = ", ".join(some) + (f" and {more} more" if more else "")
             replaced = "" if hasattr(resource.configs[0] if resource.configs else None, "config_operation") else "all "
             what = _resource(resource.resource_type, resource.resource_name)
-            yield f"{what} was altered: {replaced}{told or 'settings are defaults'}"
+            yield f"{what} was altered: {replaced}{settings or 'settings are defaults'}"
 
 
 def _resource(kind: int, name: str) -> str:

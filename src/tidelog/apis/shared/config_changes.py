@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.apis.shared.loggers import LOGGER_RESOURCE, alter_loggers
+from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.configs import Outcome, alter_configs, check_resources
-from tidelog.controller.limits import CHANGES_MAX
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -66,19 +66,19 @@ def too_many(resources: Sequence[Any], make: Callable[..., T]) -> Steps[list[T]]
     )
     answers: list[T] = []
     for resource in resources:
-        answers.append(_told(outcome, resource.resource_type, resource.resource_name, make))
+        answers.append(_response(outcome, resource.resource_type, resource.resource_name, make))
         if not len(answers) % RESOURCES_A_STEP:
             yield
     return answers
 
 
-def told(outcomes: Sequence[Outcome], resources: Sequence[ResourceChange], make: Callable[..., T]) -> list[T]:
+def responses(outcomes: Sequence[Outcome], resources: Sequence[ResourceChange], make: Callable[..., T]) -> list[T]:
     """The outcomes as an answer has them: `make` is its class for one resource."""
     return [
-        _told(outcome, resource.type, resource.name, make)
+        _response(outcome, resource.type, resource.name, make)
         for resource, outcome in zip(resources, outcomes, strict=True)
     ]
 
 
-def _told(outcome: Outcome, kind: int, name: str, make: Callable[..., T]) -> T:
+def _response(outcome: Outcome, kind: int, name: str, make: Callable[..., T]) -> T:
     return make(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)

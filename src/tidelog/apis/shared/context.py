@@ -55,7 +55,7 @@ class Services:
     groups: GroupCoordinator
     make_transactions: Callable[[], TransactionCoordinator]
     facts: Callable[[], dict[str, str]] = dict
-    """What it knows of itself, by name (facts.py)."""
+    """What it knows of itself, by name (broker_facts.py)."""
     _transactions: TransactionCoordinator | None = None
 
     @property

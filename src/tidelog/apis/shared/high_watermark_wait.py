@@ -12,8 +12,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.apis.bounds import HIGH_WATERMARK_WAIT_MS_MAX
 from tidelog.env.promise import Promise
 from tidelog.env.slices import Steps, settled
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from tidelog.apis.shared.context import Services
     from tidelog.replica.partition import Partition
     from tidelog.wire.errors import ErrorCode
-
-WAIT_MS_MAX = 10_000
-"""A sync takes milliseconds; a disk that takes longer than this keeps no client waiting until it gives up by itself."""
 
 
 class Written:
@@ -34,8 +33,8 @@ class Written:
 
     def __init__(self, services: Services, timeout_ms: int) -> None:
         self._services = services
-        self._timeout_ms = min(timeout_ms, WAIT_MS_MAX) if timeout_ms > 0 else WAIT_MS_MAX
-        self._ends: dict[tuple[str, int], tuple[Partition, int]] = {}
+        self._timeout_ms = min(timeout_ms, HIGH_WATERMARK_WAIT_MS_MAX) if timeout_ms > 0 else HIGH_WATERMARK_WAIT_MS_MAX
+        self._ends: dict[TopicPartition, tuple[Partition, int]] = {}
         self._waiting: Promise[None] | None = None
         self._timed = False
         self._over = False

@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.keys import ApiKey
+from tidelog.wire.topic_partition import AnyTopicPartition
 
 if TYPE_CHECKING:
     from tidelog.metadata.image import ClusterImage
 
-Place: TypeAlias = "tuple[str | bytes, int]"
-"""A partition: the name of its topic, or its id, and the index."""
-Needs: TypeAlias = "Callable[[int, Any, ClusterImage], Iterator[Place]]"
+Needs: TypeAlias = "Callable[[int, Any, ClusterImage], Iterator[AnyTopicPartition]]"
 
 PRODUCE_IDS_FROM = FETCH_IDS_FROM = 13
 
 
-def needed(key: int, version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def needed(key: int, version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     """The partitions whose logs a request of this API needs; there may be no such partitions."""
-    places = _BY_KEY.get(key)
+    places = NEEDS_BY_API.get(key)
     return iter(()) if places is None else places(version, request, image)
 
 
-def _produce(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _produce(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     for topic in request.topic_data:
         name = topic.topic_id if version >= PRODUCE_IDS_FROM else topic.name
         for partition in topic.partition_data:
@@ -38,7 +37,7 @@ def _produce(version: int, request: Any, image: ClusterImage) -> Iterator[Place]
         yield from _shards(image, TRANSACTION_STATE, (request.transactional_id,))
 
 
-def _fetch(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _fetch(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     """Those of its session were named when they came to it."""
     for topic in request.topics:
         name = topic.topic_id if version >= FETCH_IDS_FROM else topic.topic
@@ -46,25 +45,25 @@ def _fetch(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
             yield name, partition.partition
 
 
-def _offsets_of_topics(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _offsets_of_topics(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, partition.partition_index
 
 
-def _leader_epochs(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _leader_epochs(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.topic, partition.partition
 
 
-def _producers(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _producers(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     for topic in request.topics:
         for index in topic.partition_indexes:
             yield topic.name, index
 
 
-def _shards(image: ClusterImage, topic: str, keys: Iterable[str | None]) -> Iterator[Place]:
+def _shards(image: ClusterImage, topic: str, keys: Iterable[str | None]) -> Iterator[AnyTopicPartition]:
     known = image.topics.get(topic)
     if known is not None:
         for key in keys:
@@ -73,7 +72,7 @@ def _shards(image: ClusterImage, topic: str, keys: Iterable[str | None]) -> Iter
 
 
 def _all_shards(topic: str) -> Needs:
-    def places(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+    def places(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
         known = image.topics.get(topic)
         return iter(()) if known is None else ((topic, index) for index in range(len(known.partitions)))
 
@@ -81,7 +80,7 @@ def _all_shards(topic: str) -> Needs:
 
 
 def _shards_of(topic: str, keys: Callable[[Any], Iterable[str | None]]) -> Needs:
-    def places(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+    def places(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
         return _shards(image, topic, keys(request))
 
     return places
@@ -91,7 +90,7 @@ _of_group = _shards_of(CONSUMER_OFFSETS, lambda request: (request.group_id,))
 _of_transaction = _shards_of(TRANSACTION_STATE, lambda request: (request.transactional_id,))
 
 
-def _txn_offset_commit(version: int, request: Any, image: ClusterImage) -> Iterator[Place]:
+def _txn_offset_commit(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
     yield from _of_group(version, request, image)
     yield from _of_transaction(version, request, image)
 
@@ -108,7 +107,7 @@ def _added_to(request: Any) -> Iterator[str]:
         yield transaction.transactional_id
 
 
-_BY_KEY: dict[int, Needs] = {
+NEEDS_BY_API: dict[int, Needs] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _offsets_of_topics,

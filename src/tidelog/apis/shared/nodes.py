@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Services
@@ -25,7 +26,7 @@ RESERVED_DIRECTORIES = frozenset((bytes(16), bytes(15) + b"\x01"))
 LOST_DIRECTORY = bytes(15) + b"\x02"
 
 
-OfflineHere: TypeAlias = "tuple[int, AbstractSet[tuple[str, int]]]"
+OfflineHere: TypeAlias = "tuple[int, AbstractSet[TopicPartition]]"
 """A broker, and the partitions whose log it can't serve."""
 NOTHING_OFFLINE: OfflineHere = (NO_NODE, frozenset())
 

@@ -38,14 +38,14 @@ def look_ahead(context: Context, request: ProduceRequest) -> Admissions | Promis
             view = memoryview(data.records)
             data.records = view = memoryview(bytearray(view)) if view.readonly else view
             try:
-                found = partition.log.admit(view, now_ms)
+                admitted = partition.log.admit(view, now_ms)
             except KafkaError as error:
                 admissions[id(data)] = error
                 continue
-            if isinstance(found, Unlooked):
-                lengthy.append((data, found))
-            elif found is not None:
-                admissions[id(data)] = found
+            if isinstance(admitted, Unlooked):
+                lengthy.append((data, admitted))
+            elif admitted is not None:
+                admissions[id(data)] = admitted
     if not lengthy:
         return admissions
     keep(request, admissions)

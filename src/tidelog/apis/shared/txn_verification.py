@@ -13,15 +13,16 @@ be another thing by then: whether a batch is next in order is decided when it is
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.apis.shared.record_validation import IDS_FROM
 from tidelog.coordinator.txn.decide import Producer
-from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM, TopicPartition
+from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
 from tidelog.env.promise import Promise
 from tidelog.replica.resends import read_sent
 from tidelog.wire.batch import PRODUCER_AT, is_transactional
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.topic_partition import AnyTopicPartition, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
@@ -33,8 +34,6 @@ ABORTABLE_FROM = 11
 
 _read_producer = Struct(">qh").unpack_from  # producer id, epoch
 
-Place: TypeAlias = "tuple[str | bytes, int]"
-"""A partition as the request names it: the topic's name, or from v13 on its id, and the index."""
 
 _LATER = frozenset(
     (
@@ -53,12 +52,12 @@ class Joined:
 
     def __init__(self, version: int) -> None:
         self._begins_at_zero = version >= JOINS_FROM  # its epoch is new with each transaction
-        self._refused: dict[Place, KafkaError] = {}
+        self._refused: dict[AnyTopicPartition, KafkaError] = {}
 
-    def refuse(self, place: Place, error: KafkaError) -> None:
+    def refuse(self, place: AnyTopicPartition, error: KafkaError) -> None:
         self._refused[place] = error
 
-    def check_member(self, place: Place) -> None:
+    def check_member(self, place: AnyTopicPartition) -> None:
         """Raises where the partition isn't part of the transaction, or that can't be known now."""
         refused = self._refused.get(place)
         if refused is not None:
@@ -80,7 +79,7 @@ class Joined:
 class _First(NamedTuple):
     """A partition where the transaction has nothing yet."""
 
-    place: Place
+    place: AnyTopicPartition
     partition: Partition
 
 
@@ -100,7 +99,7 @@ def join(context: Context, request: ProduceRequest) -> Joined | Promise[Joined]:
             if producer is not None and producer != (producer_id, epoch):
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             producer = Producer(producer_id, epoch)
-            place: Place = (topic.topic_id if by_id else topic.name, data.index)
+            place: AnyTopicPartition = (topic.topic_id if by_id else topic.name, data.index)
             try:
                 partition = _begins(context, place, producer)
             except KafkaError as error:
@@ -114,7 +113,7 @@ def join(context: Context, request: ProduceRequest) -> Joined | Promise[Joined]:
     return _ask(context, request.transactional_id or "", producer, first, outcome)
 
 
-def _begins(context: Context, place: Place, producer: Producer) -> Partition | None:
+def _begins(context: Context, place: AnyTopicPartition, producer: Producer) -> Partition | None:
     """The partition, if the transaction has nothing there yet. None too where the append itself will be refused."""
     topic, index = place
     replicas = context.services.replicas

@@ -3,8 +3,8 @@
 Offsets of a transaction are pending until its marker. What doesn't depend on the group's state, to make records of the
 offsets and to encode them, is done ahead: of many, in steps. So a decision, and a batch, holds up to four thousand;
 beyond that, and beyond what a batch may have, a commit is several of them, and each partition is told what came of it.
-Other changes of the group's offsets wait until the last piece is committed (changes.py). Each decision looks again
-whether the member is one, and whether the topics are there: one made under the name meanwhile is another topic.
+Other changes of the group's offsets wait until the last piece is committed (offset_changes.py). Each decision looks
+again whether the member is one, and whether the topics are there: one made under the name meanwhile is another topic.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Commit:
         self._longest = coordinator.config.offset_metadata_max_bytes
 
     def of(self, wanted: Sequence[Wanted]) -> Steps[list[ErrorCode]]:
-        changes = self._shard.live.changes
+        changes = self._shard.live.offset_changes
         piece = yield from self._piece(wanted, 0)
         steps = self._write(wanted, piece)
         if len(piece.codes) == len(wanted) and not changes.under_way(self._group_id):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.bounds import COMMITTED_AT_ONCE
 from tidelog.coordinator.placement import CONSUMER_OFFSETS
 from tidelog.coordinator.shards import LateKind, Shards
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from tidelog.metadata.follow import Follower
     from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
-
-COMMITTED_AT_ONCE = 4000
-"""So many offsets of a commit are decided at once, and are one batch: some milliseconds."""
 
 
 class GroupCoordinator:

@@ -90,7 +90,7 @@ def end_transaction(shard: GroupShard, marker: Marker) -> Promise[None]:
         return shard.write_marker(marker)
     steps = _write(shard, marker)
     for group_id in sorted(newest.pending[marker.producer_id], reverse=True):
-        steps = shard.live.changes.alone(group_id, steps)
+        steps = shard.live.offset_changes.alone(group_id, steps)
     return shard.drive(steps)
 
 

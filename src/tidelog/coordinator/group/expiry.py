@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.bounds import EXPIRED_AT_ONCE
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.removal import add_group, add_some, forget, is_empty, is_pending, partitions_of
 from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset
@@ -29,13 +30,12 @@ from tidelog.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
-    from tidelog.coordinator.group.state import GroupsState, TopicPartition
+    from tidelog.coordinator.group.state import GroupsState
     from tidelog.metadata.image import ClusterImage, TopicImage
+    from tidelog.wire.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.groups")
 
-FOUND_AT_ONCE = 256
-"""How many groups and offsets, at most, one decision removes: some milliseconds' worth."""
 
 IsGone = Callable[["TopicPartition"], bool]
 Gone = Callable[["GroupsState", str, int], IsGone | None]
@@ -96,8 +96,8 @@ class _Sweep:
         for group_id in (yield from ordered(list(group_ids(self._shard.machine.newest)))):
             # Nothing is removed while the state is held that was looked through: to let go of it would take long then.
             going = yield from self._look(group_id)
-            for start in range(0, len(going), FOUND_AT_ONCE):
-                yield from self._find(group_id, going[start : start + FOUND_AT_ONCE])
+            for start in range(0, len(going), EXPIRED_AT_ONCE):
+                yield from self._find(group_id, going[start : start + EXPIRED_AT_ONCE])
             if self._with_groups:
                 yield from self._find(group_id, ())
             yield
@@ -118,20 +118,20 @@ class _Sweep:
     def _find(self, group_id: str, partitions: Sequence[TopicPartition]) -> Steps[None]:
         self._found.setdefault(group_id, []).extend(partitions)
         self._count += 1 + len(partitions)
-        if self._count >= FOUND_AT_ONCE:
+        if self._count >= EXPIRED_AT_ONCE:
             yield from self._remove()
 
     def _remove(self) -> Steps[None]:
         """What can't be written is tried again group by group, and the group that is the reason left alone."""
-        found, self._found, self._count = self._found, {}, 0
+        expired, self._found, self._count = self._found, {}, 0
         try:
-            yield from self._write(found)
+            yield from self._write(expired)
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 raise
         else:
             return
-        for group_id, partitions in found.items():
+        for group_id, partitions in expired.items():
             try:
                 yield from self._write({group_id: partitions})
             except KafkaError as error:
@@ -139,8 +139,8 @@ class _Sweep:
                     raise
                 log.warning("group %s can't be removed, it stays until the next look: %s", group_id, error)
 
-    def _write(self, found: Mapping[str, Sequence[TopicPartition]]) -> Steps[None]:
-        left = deque(found.items())
+    def _write(self, expired: Mapping[str, Sequence[TopicPartition]]) -> Steps[None]:
+        left = deque(expired.items())
         while left:
             removed, through = yield from settled(self._shard.submit(partial(self._decide, left)))
             for group_id in removed:
@@ -217,7 +217,7 @@ def _of_topics(deleted: Mapping[str, TopicImage], end: int, state: GroupsState, 
         topic = deleted.get(partition[0])
         if topic is None:
             return False
-        found = (offsets.get(partition) for offsets in maps)
-        return any(one and one.record_offset < end and one.topic_id in (ZERO_UUID, topic.id) for one in found)
+        committed = (offsets.get(partition) for offsets in maps)
+        return any(one and one.record_offset < end and one.topic_id in (ZERO_UUID, topic.id) for one in committed)
 
     return is_gone

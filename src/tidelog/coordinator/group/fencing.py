@@ -28,10 +28,8 @@ class Member(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
 
-    @property
-    def is_anonymous(self) -> bool:
-        return self.generation < 0 and not self.member_id and self.instance_id is None
 
+NOBODY = Member()
 
 Check = Callable[[str, bytes, int], None]
 """Whether the member may commit for a partition, by topic name, id and index; raises KafkaError where it may not."""
@@ -58,7 +56,7 @@ def check_commit(
     if live is not None and live.phase is not Phase.EMPTY:
         check_classic(live, member.member_id, member.instance_id, member.generation, transactional=transactional)
     elif member.generation >= 0:
-        if live is not None or group is not None or group_id in state.offsets or group_id in state.writers:
+        if group is not None or group_id in state.offsets or group_id in state.writers:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id} has no members")
         known = version >= FIRST_WITH_EPOCHS and not transactional
         code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
@@ -85,7 +83,7 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
 def _check_consumer(group: ConsumerGroup, member: Member, version: int, transactional: bool) -> Check | None:
     epoch, member_id, _ = member
-    if (epoch < 0 and group.is_empty) or (transactional and epoch == -1 and member.is_anonymous):
+    if (epoch < 0 and group.is_empty) or (transactional and member == NOBODY):
         return None
     known = group.members.get(member_id)
     if known is None:

@@ -28,7 +28,7 @@ def list_groups(
     """
     wanted_states = frozenset((yield from mapped(lambda state: state.strip().lower(), states, CHEAP_A_STEP)))
     wanted_types = frozenset((yield from mapped(str.lower, types, CHEAP_A_STEP)))
-    found: list[ListedGroup] = []
+    groups: list[ListedGroup] = []
     for shard in coordinator.shards.all():
         state = shard.state
         for group_id in group_ids(state):
@@ -41,8 +41,8 @@ def list_groups(
                 continue
             if wanted_states and listed.group_state.lower() not in wanted_states:
                 continue
-            found.append(listed)
-    return found
+            groups.append(listed)
+    return groups
 
 
 def describe_group(coordinator: GroupCoordinator, group_id: str, version: int) -> DescribedGroup:

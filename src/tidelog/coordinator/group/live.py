@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidelog.coordinator.group.changes import Changes
+from tidelog.coordinator.group.offset_changes import OffsetChanges
 
 if TYPE_CHECKING:
     from tidelog.coordinator.group.classic.live import LiveClassicGroup
@@ -22,4 +22,4 @@ class GroupLive:
 
     classic: dict[str, LiveClassicGroup] = field(default_factory=dict)
     consumer: dict[str, LiveConsumerGroup] = field(default_factory=dict)
-    changes: Changes = field(default_factory=Changes)
+    offset_changes: OffsetChanges = field(default_factory=OffsetChanges)

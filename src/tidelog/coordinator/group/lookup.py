@@ -20,7 +20,8 @@ from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
-    from tidelog.coordinator.group.state import Offsets, TopicPartition
+    from tidelog.coordinator.group.state import Offsets
+    from tidelog.wire.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -90,10 +91,10 @@ class Lookup:
                 yield
         return [AskedTopic(topic, ZERO_UUID, partitions) for topic, partitions in by_topic.items()]
 
-    def of(self, topic: AskedTopic, told: Callable[[Found], T]) -> Steps[list[T]]:
+    def of(self, topic: AskedTopic, answer: Callable[[Found], T]) -> Steps[list[T]]:
         """What was found of a topic's partitions, as `told` tells it."""
         find = partial(self._find, topic.name, topic.id)
-        return mapped(lambda partition: told(find(partition)), topic.partitions)
+        return mapped(lambda partition: answer(find(partition)), topic.partitions)
 
     def _find(self, topic: str, topic_id: bytes, partition: int) -> Found:
         place = (topic, partition)

@@ -43,7 +43,6 @@ from tidelog.coordinator.group.consumer.state import (
     Member,
     Partitions,
     Subscription,
-    TopicPartition,
 )
 from tidelog.coordinator.group.consumer.terms import Terms
 from tidelog.coordinator.group.consumer.topics import group_hash
@@ -51,6 +50,7 @@ from tidelog.machine.decision import Decision
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidelog.wire.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from tidelog.coordinator.group.consumer.context import DecisionContext
@@ -119,7 +119,7 @@ def _held(classic: LiveClassicGroup, said: Mapping[str, Said], image: ClusterIma
     Cooperative members go on with what they have until an assignment says otherwise, also where a generation ended
     before it had one, and with what they must give up until they join again.
     """
-    taken: set[TopicPartition] = set()
+    taken: set[TopicIdPartition] = set()
     held: dict[str, Partitions] = {}
     for live in classic.members.values():
         held[live.member_id] = NOTHING
@@ -162,16 +162,16 @@ def _metadata(live: LiveMember, protocol: str | None) -> bytes:
     return next((data for name, data in live.protocols if name == protocol), live.protocols[0][1])
 
 
-def _untaken(partitions: Partitions, image: ClusterImage, taken: set[TopicPartition]) -> Partitions:
+def _untaken(partitions: Partitions, image: ClusterImage, taken: set[TopicIdPartition]) -> Partitions:
     """Those that exist and no other member was given: an assignor of a client may have done as it liked."""
-    found: dict[bytes, tuple[int, ...]] = {}
+    free: dict[bytes, tuple[int, ...]] = {}
     for topic, indexes in partitions.items():
         count = len(image.topics_by_id[topic].partitions)
         mine = tuple(index for index in indexes if 0 <= index < count and (topic, index) not in taken)
         if mine:
-            found[topic] = mine
+            free[topic] = mine
             taken.update((topic, index) for index in mine)
-    return found
+    return free
 
 
 def _refused(classic: LiveClassicGroup, reason: str) -> KafkaError:

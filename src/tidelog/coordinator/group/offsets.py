@@ -8,8 +8,9 @@ from immutables import Map, MapMutation
 
 from tidelog.coordinator.entry import Marker
 from tidelog.coordinator.group.ending import merged
-from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets, TopicPartition
+from tidelog.coordinator.group.state import NO_OFFSETS, CommittedOffset, GroupsState, Offsets
 from tidelog.wire.records.groups import OffsetCommitKey, OffsetCommitValue
+from tidelog.wire.topic_partition import TopicPartition
 
 _NO_GROUPS: Map[str, Offsets] = Map()
 _NOBODY: frozenset[int] = frozenset()

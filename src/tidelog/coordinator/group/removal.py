@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.bounds import REMOVAL_BATCH_BYTES, REMOVED_AT_ONCE
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.group.classic.shell import find as find_classic
 from tidelog.coordinator.group.consumer.shell import forget as forget_consumer
@@ -25,12 +26,8 @@ from tidelog.wire.records.groups import OffsetCommitKey
 if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
-    from tidelog.coordinator.group.state import GroupsState, TopicPartition
-
-BATCH_BYTES = 256 * 1024
-"""How much one decision removes, in bytes of its tombstones, where the topic's `max.message.bytes` isn't lower."""
-AT_ONCE = 512
-"""How many tombstones one decision writes: some milliseconds' worth."""
+    from tidelog.coordinator.group.state import GroupsState
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 def tombstone(group_id: str, partition: TopicPartition) -> Entry:
@@ -53,7 +50,7 @@ def add_some(shard: GroupShard, group_id: str, partitions: Iterable[TopicPartiti
     """Tombstones of the first of `partitions`, as many as the batch has room for (its first in any case); how many."""
     count = 0
     for partition in partitions:
-        if not shard.encode(tombstone(group_id, partition), to, BATCH_BYTES):
+        if not shard.encode(tombstone(group_id, partition), to, REMOVAL_BATCH_BYTES):
             break
         count += 1
     return count
@@ -87,7 +84,7 @@ def delete_offsets(
 ) -> Steps[list[ErrorCode]]:
     """A code for each partition; raises where there is no group, or one that may not lose offsets."""
     shard = coordinator.shard_of(group_id)
-    return (yield from shard.live.changes.alone(group_id, _delete_offsets(shard, group_id, partitions)))
+    return (yield from shard.live.offset_changes.alone(group_id, _delete_offsets(shard, group_id, partitions)))
 
 
 def _delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[TopicPartition]) -> Steps[list[ErrorCode]]:
@@ -104,17 +101,17 @@ def _delete_offsets(shard: GroupShard, group_id: str, partitions: Sequence[Topic
         is_subscribed = group.subscribed()
         committed = state.offsets.get(group_id, NO_OFFSETS)
         entries = EncodedEntries(now_ms)
-        told: list[ErrorCode] = []
-        for partition in partitions[len(codes) : len(codes) + AT_ONCE]:
+        outcomes: list[ErrorCode] = []
+        for partition in partitions[len(codes) : len(codes) + REMOVED_AT_ONCE]:
             if is_subscribed(partition[0]):
-                told.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                outcomes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
             if (partition in committed or is_pending(state, group_id, partition)) and not add_some(
                 shard, group_id, (partition,), entries
             ):
                 break
-            told.append(ErrorCode.NONE)
-        return Decision(entries, told)
+            outcomes.append(ErrorCode.NONE)
+        return Decision(entries, outcomes)
 
     while True:
         codes += yield from settled(shard.submit(decide))
@@ -129,7 +126,7 @@ def delete_group(coordinator: GroupCoordinator, group_id: str) -> Steps[None]:
     Whoever joins while the pieces are written joins after the removal: the offsets go, and the group is theirs.
     """
     shard = coordinator.shards.of(group_id)
-    yield from shard.live.changes.alone(group_id, _delete_group(shard, group_id))
+    yield from shard.live.offset_changes.alone(group_id, _delete_group(shard, group_id))
 
 
 def _delete_group(shard: GroupShard, group_id: str) -> Steps[None]:
@@ -144,7 +141,7 @@ def _delete_group(shard: GroupShard, group_id: str) -> Steps[None]:
         if not begun:
             group.check_delete()
         left = partitions_of(state, group_id)
-        some = dict.fromkeys(islice(left, AT_ONCE))
+        some = dict.fromkeys(islice(left, REMOVED_AT_ONCE))
         entries = EncodedEntries(now_ms)
         if add_some(shard, group_id, some, entries) < len(some) or any(partition not in some for partition in left):
             return Decision(entries, False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
+from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.consumer.state import ConsumerGroup
 
     Group: TypeAlias = "ClassicGroup | ConsumerGroup"
-
-TopicPartition: TypeAlias = "tuple[str, int]"
 
 
 class CommittedOffset(NamedTuple):

@@ -28,7 +28,6 @@ from tidelog.coordinator.txn.state import (
     EPOCH_BUMPS_FROM,
     NO_PRODUCER_ID,
     Status,
-    TopicPartition,
     Transaction,
     TransactionsState,
 )
@@ -39,6 +38,7 @@ from tidelog.metadata.versions import TRANSACTION_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
 from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig

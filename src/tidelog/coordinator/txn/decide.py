@@ -8,26 +8,25 @@ CONCURRENT_TRANSACTIONS: that is over soon, and the client asks again.
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from tidelog.coordinator.bounds import CLIENT_EPOCH_MAX, TRANSACTION_PARTITIONS_MAX
 from tidelog.coordinator.entry import Entry
 from tidelog.coordinator.txn.replay import record, tombstone
 from tidelog.coordinator.txn.state import (
     AT_REST,
-    CLIENT_EPOCH_MAX,
     ENDED,
     ENDING,
     EPOCH_BUMPS_FROM,
-    EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    PARTITIONS_MAX,
     Status,
-    TopicPartition,
     Transaction,
     TransactionsState,
 )
+from tidelog.log.bounds import EPOCH_MAX
 from tidelog.machine.decision import Decision
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, PREPARED_MS
+from tidelog.wire.topic_partition import TopicPartition
 
 
 class ProducerIdNeeded(Exception):
@@ -143,10 +142,10 @@ def add_partitions(
     before = transaction.status
     if before in ENDING:
         raise _ending(transaction)
-    if len(partitions) > PARTITIONS_MAX:
+    if len(partitions) > TRANSACTION_PARTITIONS_MAX:
         raise _too_many(transaction)
     joined = transaction.partitions.union(partitions)
-    if len(joined) > PARTITIONS_MAX:
+    if len(joined) > TRANSACTION_PARTITIONS_MAX:
         raise _too_many(transaction)
     if before == Status.ONGOING and len(joined) == len(transaction.partitions):
         return Decision((), before)
@@ -398,7 +397,7 @@ def _ending(transaction: Transaction) -> KafkaError:
 def _too_many(transaction: Transaction) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_REQUEST,
-        f"a transaction of {transaction.transactional_id} with more than {PARTITIONS_MAX} partitions",
+        f"a transaction of {transaction.transactional_id} with more than {TRANSACTION_PARTITIONS_MAX} partitions",
     )
 
 

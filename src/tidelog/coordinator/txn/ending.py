@@ -10,14 +10,16 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.bounds import MARKER_RETRY_S, MARKER_RETRY_S_MAX
 from tidelog.coordinator.txn import decide
 from tidelog.coordinator.txn.decide import Producer
 from tidelog.coordinator.txn.markers import EndMarker
 from tidelog.coordinator.txn.replay import in_version
-from tidelog.coordinator.txn.state import ENDING, Status, TopicPartition, Transaction
+from tidelog.coordinator.txn.state import ENDING, Status, Transaction
 from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import Steps, mapped, ordered, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.transactions")
 
-RETRY_S = 0.1
-RETRY_MAX_S = 5.0
 AT_ONCE = 512
 """Markers of one transaction that are on their way to their logs at once."""
 
@@ -46,12 +46,12 @@ class Ending:
         if transaction is None or transaction.status not in ENDING or transactional_id in shard.live.ending:
             return
         if not shard.leads:
-            return
+            return  # what it knows may be out of date
         if shard.state.transactions.get(transactional_id) != transaction:
-            shard.schedule(RETRY_S, partial(self.begin, shard, transactional_id))
+            shard.schedule(MARKER_RETRY_S, partial(self.begin, shard, transactional_id))
             return
         shard.live.ending.add(transactional_id)
-        self._mark(shard, transaction, list(transaction.partitions), RETRY_S)
+        self._mark(shard, transaction, list(transaction.partitions), MARKER_RETRY_S)
 
     def _mark(
         self, shard: TransactionShard, transaction: Transaction, partitions: list[TopicPartition], retry_s: float
@@ -60,11 +60,11 @@ class Ending:
             if not shard.leads:
                 return  # the next leader finds the Prepare record
             if promise.error is not None:
-                told = "marking the end of %s's transaction failed, it is tried again"
-                log.error(told, transaction.transactional_id, exc_info=promise.error)
+                message = "marking the end of %s's transaction failed, it is tried again"
+                log.error(message, transaction.transactional_id, exc_info=promise.error)
             left = partitions if promise.error is not None else promise.result()
             if left:
-                retry = partial(self._mark, shard, transaction, left, min(2 * retry_s, RETRY_MAX_S))
+                retry = partial(self._mark, shard, transaction, left, min(2 * retry_s, MARKER_RETRY_S_MAX))
                 shard.schedule(retry_s, retry)
             else:
                 self._complete(shard, transaction)
@@ -119,7 +119,7 @@ class Ending:
         # A higher epoch was there: what this one wrote has been ended by whoever raised it.
         return code != ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def _complete(self, shard: TransactionShard, transaction: Transaction, retry_s: float = RETRY_S) -> None:
+    def _complete(self, shard: TransactionShard, transaction: Transaction, retry_s: float = MARKER_RETRY_S) -> None:
         transactional_id = transaction.transactional_id
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         level = self._version()
@@ -130,5 +130,5 @@ class Ending:
             shard.live.ended(transactional_id)
         elif shard.leads:
             log.warning("the end of %s's transaction can't be written down: %s", transactional_id, promise.error)
-            retry = partial(self._complete, shard, transaction, min(2 * retry_s, RETRY_MAX_S))
+            retry = partial(self._complete, shard, transaction, min(2 * retry_s, MARKER_RETRY_S_MAX))
             shard.schedule(retry_s, retry)

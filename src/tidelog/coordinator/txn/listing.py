@@ -56,13 +56,13 @@ def listed(
 
     An id that takes long to match, since it is long itself, is matched by `aside`.
     """
-    found: list[Transaction] = []
+    transactions: list[Transaction] = []
     for shard in shards.all():
         for transaction in shard.state.transactions.values():
             if _passes(transaction, wanted, now_ms) and (yield from _matches(wanted, transaction, aside)):
-                found.append(transaction)
+                transactions.append(transaction)
             yield
-    return found
+    return transactions
 
 
 def _passes(transaction: Transaction, wanted: Wanted, now_ms: int) -> bool:

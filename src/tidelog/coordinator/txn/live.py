@@ -69,13 +69,13 @@ class TransactionsLive:
 
     def due(self, now_ms: int, most: int) -> list[str]:
         """The first ids whose deadlines are past; they are no longer watched."""
-        found: list[str] = []
-        while self._deadlines and self._deadlines[0][0] < now_ms and len(found) < most:
+        due_ids: list[str] = []
+        while self._deadlines and self._deadlines[0][0] < now_ms and len(due_ids) < most:
             deadline_ms, transactional_id = heappop(self._deadlines)
             if self._watched.get(transactional_id) == deadline_ms:  # else an earlier one came after it
                 del self._watched[transactional_id]
-                found.append(transactional_id)
-        return found
+                due_ids.append(transactional_id)
+        return due_ids
 
     # -- epochs before the present ones
 

@@ -29,24 +29,19 @@ Why that is safe:
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from immutables import Map
 
+from tidelog.coordinator.bounds import CLIENT_EPOCH_MAX
+from tidelog.log.bounds import EPOCH_MAX
 from tidelog.wire.leases import LEASED_MS, PREPARED_MS
+from tidelog.wire.topic_partition import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-EPOCH_MAX = 32_767
-CLIENT_EPOCH_MAX = EPOCH_MAX - 1
-"""The last epoch that a producer gets; the one after it is for fencing it."""
 EPOCH_BUMPS_FROM = 2
 """The transaction version from which each transaction has an epoch of its own."""
-
-PARTITIONS_MAX = 50_000
-"""Partitions of one transaction: each change of it is a record, and a decision, of them all."""
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Status(IntEnum):

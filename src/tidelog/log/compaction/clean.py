@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.log.aborted import AbortedIndexError, read_entries
+from tidelog.log.bounds import OFFSET_SPAN_MAX
 from tidelog.log.compaction.keys import Keys
 from tidelog.log.compaction.rewriting import Rewriting, control_type
 from tidelog.log.compaction.source import whole_batches
@@ -19,7 +20,6 @@ from tidelog.log.compaction.transactions import Transactions
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from tidelog.log.producer_snapshot import decode_snapshot
 from tidelog.log.scan import BadBatch
-from tidelog.log.segment import OFFSET_SPAN_MAX
 from tidelog.wire.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 
 if TYPE_CHECKING:

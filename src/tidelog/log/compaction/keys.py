@@ -9,14 +9,12 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from tidelog.log.bounds import KEY_BYTES
 from tidelog.log.compaction.walking import SUPERSEDED, below, fates_of, note_keys
 from tidelog.wire.record import RecordError
 
 if TYPE_CHECKING:
     from tidelog.log.compaction.source import Found
-
-KEY_BYTES = 192
-"""What a key takes at most: itself or its digest, its number, its share of the table and of the table's growth."""
 
 
 class Keys:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog.log.bounds import RAW_KEY_BYTES
 from tidelog.wire import varint
 from tidelog.wire.record import RecordError, wrapped
 from tidelog.wire.varint import VarintError
-
-RAW_KEY_BYTES = 40
-"""Shorter keys are kept as they are, longer ones as a digest of so many bytes: no key can be taken for another."""
 
 RAW_KEY_TWICE = 2 * RAW_KEY_BYTES
 

@@ -13,7 +13,7 @@ from tidelog.sim.world.random import SimRandom
 RETRY_S = 0.05
 
 
-class Place(Protocol):
+class ClientWorld(Protocol):
     """The part of the world that a client lives in."""
 
     timeline: Timeline
@@ -26,11 +26,11 @@ class Place(Protocol):
 class Client(ABC):
     """A client with one connection, which it makes anew whenever it is lost."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom) -> None:
-        self.place = place
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom) -> None:
+        self.world = world
         self.name = name
         self.random = random
-        self.loop = SimLoop(place.timeline, random)
+        self.loop = SimLoop(world.timeline, random)
         self.connection: ClientConnection | None = None
         self._losses = 0
         self.loop.call_later(random.between(0.0, 0.01), self._connect)
@@ -38,11 +38,11 @@ class Client(ABC):
     @property
     def outdated(self) -> bool:
         """Whether an answer that comes now may be from before the page cache was lost."""
-        return self._losses != self.place.history.losses
+        return self._losses != self.world.history.losses
 
     def _connect(self) -> None:
-        self._losses = self.place.history.losses
-        self.connection = ClientConnection(self.name, self.loop, self.place.network, self._was_lost)
+        self._losses = self.world.history.losses
+        self.connection = ClientConnection(self.name, self.loop, self.world.network, self._was_lost)
         self.connected(self.connection)
 
     def _was_lost(self) -> None:

@@ -4,7 +4,7 @@ Each looks before it changes anything, and compares what it finds with what it w
 there, one that was refused isn't, and none is there in part.
 """
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.world.random import SimRandom
@@ -43,14 +43,14 @@ class SettingsChanger(Client):
     The number of a change is part of its settings' names, since the broker keeps the values of unknown ones secret.
     """
 
-    def __init__(self, place: Place, name: str, random: SimRandom) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom) -> None:
         self.changes = 0
         """How many were answered."""
         self.looks = 0
         self.stopped = False
         self._sent = 0
         self._possible = {UNCHANGED}
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configuration_keys=None)
@@ -67,9 +67,9 @@ class SettingsChanger(Client):
             counts[number] = counts.get(number, 0) + 1
         if len(counts) > 1 or any(count != SETTINGS_TOGETHER for count in counts.values()):
             raise Violation(f"changes of {SETTINGS_TOGETHER} settings each are there in part: {counts}")
-        found = next(iter(counts), UNCHANGED)
-        if found not in self._possible:
-            raise Violation(f"the settings are those of change {found}, not of one of {sorted(self._possible)}")
+        current = next(iter(counts), UNCHANGED)
+        if current not in self._possible:
+            raise Violation(f"the settings are those of change {current}, not of one of {sorted(self._possible)}")
         self.looks += 1
         if self.stopped:
             self.later(self.connected, RETRY_S)
@@ -87,7 +87,7 @@ class SettingsChanger(Client):
 
         def answered(response: AlterConfigsResponse) -> None:
             code = ErrorCode(response.responses[0].error_code)
-            self.place.note(f"{self.name} change {number}: {code.name}")
+            self.world.note(f"{self.name} change {number}: {code.name}")
             if code == ErrorCode.NONE:
                 self.changes += 1
                 self._possible = {number}
@@ -106,7 +106,7 @@ class TopicKeeper(Client):
     `_expected`: the ids of topics that are there; `_doubtful`: those of which it isn't known.
     """
 
-    def __init__(self, place: Place, name: str, random: SimRandom) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom) -> None:
         self.changes = 0
         """How many were answered."""
         self.looks = 0
@@ -114,18 +114,18 @@ class TopicKeeper(Client):
         self._made = 0
         self._expected: dict[str, bytes] = {}
         self._doubtful: set[str] = set()
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         connection.ask(request, MetadataResponse, 3, 12, self._looked)
 
     def _looked(self, response: MetadataResponse) -> None:
-        found = {topic.name: topic.topic_id for topic in response.topics if topic.name is not None}
+        ids = {topic.name: topic.topic_id for topic in response.topics if topic.name is not None}
         for name, topic_id in self._expected.items():
-            if name not in self._doubtful and found.get(name) != topic_id:
-                raise Violation(f"topic {name} is {_hex(found.get(name))}, but {_hex(topic_id)} was made and kept")
-        unknown = found.keys() - self._expected.keys() - self._doubtful
+            if name not in self._doubtful and ids.get(name) != topic_id:
+                raise Violation(f"topic {name} is {_hex(ids.get(name))}, but {_hex(topic_id)} was made and kept")
+        unknown = ids.keys() - self._expected.keys() - self._doubtful
         if unknown:
             raise Violation(f"topics {sorted(unknown)} are there, though they were refused or deleted")
         self.looks += 1
@@ -168,7 +168,7 @@ class TopicKeeper(Client):
 
     def _settled(self, name: str, code: ErrorCode, what: str) -> bool:
         """Whether the change was carried out; where that isn't known the topic stays a doubtful one."""
-        self.place.note(f"{self.name} {name} is {what}: {code.name}")
+        self.world.note(f"{self.name} {name} is {what}: {code.name}")
         if code not in UNKNOWN:
             self._doubtful.discard(name)
         if code != ErrorCode.NONE and code not in UNKNOWN and code not in REFUSED:

@@ -8,7 +8,7 @@ them, and must never be given a record of a transaction that was aborted.
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.committed import READ_COMMITTED, committed_fetch, committed_values
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.in_flight import NEVER
@@ -24,6 +24,7 @@ from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from tidelog.wire.messages.list_offsets import ListOffsetsResponse
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tidelog.wire.record import Record
+from tidelog.wire.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -41,10 +42,10 @@ class Burst(Client):
 
     def __init__(
         self,
-        place: Place,
+        world: ClientWorld,
         name: str,
         random: SimRandom,
-        partitions: Sequence[tuple[str, int]],
+        partitions: Sequence[TopicPartition],
         pause_s: float,
         aborted: set[bytes],
     ) -> None:
@@ -53,18 +54,18 @@ class Burst(Client):
         self._pause_s = pause_s
         self._aborted = aborted
         self._producer = (-1, -1)
-        self._sequences: dict[tuple[str, int], int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
         self._sent: list[bytes] = []
         self._number = 0
         self.stopped = False
         self.done = False
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._id])
-        connection.ask(request, FindCoordinatorResponse, 10, 4, self._found)
+        connection.ask(request, FindCoordinatorResponse, 10, 4, self._coordinator_known)
 
-    def _found(self, response: FindCoordinatorResponse) -> None:
+    def _coordinator_known(self, response: FindCoordinatorResponse) -> None:
         if not self._failed(response.coordinators[0].error_code):
             request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
             self._ask(request, InitProducerIdResponse, 22, 4, self._initialised)
@@ -94,7 +95,7 @@ class Burst(Client):
         sequence = self._sequences.get((topic, index), 0)
         self._sequences[topic, index] = sequence + len(values)
         encoded = build(
-            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values],
+            [Record(timestamp=self.world.timeline.now_ms(), value=value) for value in values],
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             base_sequence=sequence,
@@ -105,10 +106,10 @@ class Burst(Client):
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=3000, topic_data=topics)
 
         def produced(response: ProduceResponse) -> None:
-            told = response.responses[0].partition_responses[0]
-            if told.error_code in NEVER:
-                raise Violation(f"{self.name} sent sequence {sequence} in order and got {told}")
-            if not self._failed(told.error_code):
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code in NEVER:
+                raise Violation(f"{self.name} sent sequence {sequence} in order and got {answer}")
+            if not self._failed(answer.error_code):
                 rest = self.random.between(0.0, self._pause_s) if self.random.chance(0.3) else 0.0
                 self.later(lambda _: self._write(batches - 1), rest)
 
@@ -124,7 +125,7 @@ class Burst(Client):
 
         def ended(response: EndTxnResponse) -> None:
             code = ErrorCode(response.error_code)
-            self.place.note(f"{self.name} {'commits' if commit else 'aborts'}: {code.name}")
+            self.world.note(f"{self.name} {'commits' if commit else 'aborts'}: {code.name}")
             if self._failed(code):
                 return
             if self.random.chance(0.5):
@@ -144,7 +145,7 @@ class Burst(Client):
             return False
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             raise Violation(f"{self.name} got UNKNOWN_SERVER_ERROR")
-        self.place.note(f"{self.name}: {ErrorCode(code).name}")
+        self.world.note(f"{self.name}: {ErrorCode(code).name}")
         self.later(self.connected, self.random.between(0.5, 3.0) * RETRY_S)
         return True
 
@@ -152,11 +153,11 @@ class Burst(Client):
 class StableEnd(Client):
     """`reached` when the last stable offset of a partition is its end: no transaction is open there."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.reached = False
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         connection.ask(offsets_request(self.topic, self.partition, LATEST), ListOffsetsResponse, 2, 7, self._got_end)
@@ -168,7 +169,7 @@ class StableEnd(Client):
 
         def got_stable(response: ListOffsetsResponse) -> None:
             stable = response.topics[0].partitions[0]
-            self.place.note(f"{self.topic}-{self.partition} is stable up to {stable.offset} of {end.offset}")
+            self.world.note(f"{self.topic}-{self.partition} is stable up to {stable.offset} of {end.offset}")
             self.reached = not end.error_code and not stable.error_code and stable.offset == end.offset
             self.later(self.connected, 2 * RETRY_S)
 
@@ -180,13 +181,13 @@ class CommittedWatcher(Client):
     """Reads the committed records of a partition whose first ones go; none of them may be in `aborted`."""
 
     def __init__(
-        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, aborted: set[bytes]
+        self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int, aborted: set[bytes]
     ) -> None:
         self.topic = topic
         self.partition = partition
         self._aborted = aborted
         self._position = -1
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         if self._position < 0:
@@ -197,9 +198,9 @@ class CommittedWatcher(Client):
             connection.ask(request, FetchResponse, 1, 12, self._got_records)
 
     def _got_start(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        if not found.error_code:
-            self._position = found.offset
+        answer = response.topics[0].partitions[0]
+        if not answer.error_code:
+            self._position = answer.offset
         self.later(self.connected, RETRY_S)
 
     def _got_records(self, response: FetchResponse) -> None:
@@ -209,8 +210,8 @@ class CommittedWatcher(Client):
                 raise Violation(f"{self.topic}-{self.partition} answers UNKNOWN_SERVER_ERROR at {self._position}")
             self._position = -1
         else:
-            found, self._position = committed_values(data, self._position)
-            for offset, value in found:
+            values, self._position = committed_values(data, self._position)
+            for offset, value in values:
                 if value in self._aborted:
                     raise Violation(f"{self.topic}-{self.partition} shows {value!r} at {offset}, which was aborted")
         self.later(self.connected, self.random.between(0.0, 0.1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.watchers import fetched_bytes
 from tidelog.sim.scenarios.checkers import Violation
@@ -31,7 +31,7 @@ def committed_values(data: PartitionData, position: int) -> tuple[list[tuple[int
     buffer = fetched_bytes(data)
     aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
     skipping: set[int] = set()
-    found: list[tuple[int, bytes]] = []
+    values: list[tuple[int, bytes]] = []
     for header in iterate(buffer):
         while aborted and aborted[0][0] <= header.last_offset:
             skipping.add(aborted.pop(0)[1])
@@ -42,9 +42,9 @@ def committed_values(data: PartitionData, position: int) -> tuple[list[tuple[int
                 skipping.discard(header.producer_id)
         elif not (header.transactional and header.producer_id in skipping):
             read = [(record.offset, record.value or b"") for record in records(buffer, header)]
-            found += [(offset, value) for offset, value in read if offset >= position]
+            values += [(offset, value) for offset, value in read if offset >= position]
         position = header.next_offset
-    return found, position
+    return values, position
 
 
 class CommittedReader(Client):
@@ -54,7 +54,7 @@ class CommittedReader(Client):
     """
 
     def __init__(
-        self, place: Place, name: str, random: SimRandom, topic: str, partition: int, saw: Callable[[bytes], None]
+        self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int, saw: Callable[[bytes], None]
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -62,7 +62,7 @@ class CommittedReader(Client):
         self._saw = saw
         self._position = 0
         self._stable = 0
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         if self.random.chance(0.05):
@@ -78,8 +78,8 @@ class CommittedReader(Client):
                 raise Violation(f"{self.topic}-{self.partition} answers {data.error_code} at {self._position}")
             self.later(self.connected, RETRY_S)
             return
-        found, position = committed_values(data, self._position)
-        for offset, value in found:
+        values, position = committed_values(data, self._position)
+        for offset, value in values:
             before = self.values.get(offset)
             if before is None:
                 if offset < self._stable:

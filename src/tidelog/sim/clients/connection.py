@@ -108,6 +108,6 @@ class ClientConnection:
             return
         correlation_id, key, version, response, answered, timer = self._awaited.popleft()
         timer.cancel()
-        found, pos = read_response_header(frame, 0, key, version)
-        assert found == correlation_id, f"{self.name} got answer {found} where {correlation_id} comes next"
+        answered_id, pos = read_response_header(frame, 0, key, version)
+        assert answered_id == correlation_id, f"{self.name} got answer {answered_id} where {correlation_id} comes next"
         answered(decode_whole(response, version, frame[pos:]))

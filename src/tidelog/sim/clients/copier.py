@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.committed import committed_fetch, committed_values
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.in_flight import InFlight, Part, request_of
@@ -42,6 +42,7 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from tidelog.wire.record import Record
+from tidelog.wire.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ FIRST, SECOND = Versions(9, 3, 3), Versions(12, 5, 5)
 class Copier(Client):
     """Copies one partition of `source`. `copied`: how far it knows its work to be committed."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, partition: int, life: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, partition: int, life: int) -> None:
         self.partition = partition
         self.copied = 0
         self.fenced = False
@@ -75,12 +76,12 @@ class Copier(Client):
         self._group = f"copiers-{partition}"
         self._versions = random.choose((FIRST, SECOND))
         self._producer = (-1, -1)
-        self._sequences: dict[tuple[str, int], int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
         self._position = 0
         self._attempt = 0
         self._in_flight: InFlight | None = None
         self._then = 0  # where it is when what is in flight is committed
-        super().__init__(place, self._label, random)
+        super().__init__(world, self._label, random)
 
     # -- the steps, each the next one's reason
 
@@ -95,9 +96,9 @@ class Copier(Client):
         if self.fenced:
             return
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._id])
-        connection.ask(request, FindCoordinatorResponse, 10, 4, self._found)
+        connection.ask(request, FindCoordinatorResponse, 10, 4, self._coordinator_known)
 
-    def _found(self, response: FindCoordinatorResponse) -> None:
+    def _coordinator_known(self, response: FindCoordinatorResponse) -> None:
         if self._failed(response.coordinators[0].error_code):
             return
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group])
@@ -114,7 +115,7 @@ class Copier(Client):
             return
         self._producer = (response.producer_id, response.producer_epoch)
         self._sequences.clear()
-        self.place.note(f"{self._label} is producer {self._producer}")
+        self.world.note(f"{self._label} is producer {self._producer}")
         self._fetch_offset()
 
     def _fetch_offset(self) -> None:
@@ -124,17 +125,17 @@ class Copier(Client):
 
     def _got_offset(self, response: OffsetFetchResponse) -> None:
         group = response.groups[0]
-        told = None if group.error_code else group.topics[0].partitions[0]
-        code = group.error_code if told is None else told.error_code
+        committed = None if group.error_code else group.topics[0].partitions[0]
+        code = group.error_code if committed is None else committed.error_code
         if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             self.later(lambda _: self._fetch_offset(), RETRY_S)
             return
-        if told is None or self._failed(code):
+        if committed is None or self._failed(code):
             self._again()
             return
-        if told.committed_offset < self.copied and told.committed_offset >= 0:
-            raise Violation(f"{self._label}: {self.copied} was committed, now it is {told.committed_offset}")
-        self._position = self.copied = max(told.committed_offset, 0)
+        if committed.committed_offset < self.copied and committed.committed_offset >= 0:
+            raise Violation(f"{self._label}: {self.copied} was committed, now it is {committed.committed_offset}")
+        self._position = self.copied = max(committed.committed_offset, 0)
         self._look()
 
     def _look(self) -> None:
@@ -147,15 +148,15 @@ class Copier(Client):
         data = response.responses[0].partitions[0]
         if self._failed(data.error_code):
             return
-        found, position = committed_values(data, self._position)
-        if not found:
+        values_read, position = committed_values(data, self._position)
+        if not values_read:
             self._position = position
             self.later(lambda _: self._look(), RETRY_S)
             return
-        count = self.random.random_int(1, min(10, len(found)))
-        values = [value for _, value in found[:count]]
+        count = self.random.random_int(1, min(10, len(values_read)))
+        values = [value for _, value in values_read[:count]]
         self._attempt += 1
-        self._join(values, found[count - 1][0] + 1)
+        self._join(values, values_read[count - 1][0] + 1)
 
     def _join(self, values: list[bytes], position: int) -> None:
         """The first kind says what it will write to; the second joins by writing."""
@@ -174,8 +175,8 @@ class Copier(Client):
         )
 
         def added(response: AddPartitionsToTxnResponse) -> None:
-            told = [each for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition]
-            if not self._failed(*(each.partition_error_code for each in told)):
+            results = [each for topic in response.results_by_topic_v3_and_below for each in topic.results_by_partition]
+            if not self._failed(*(each.partition_error_code for each in results)):
                 request = AddOffsetsToTxnRequest(
                     transactional_id=self._id,
                     producer_id=self._producer[0],
@@ -210,7 +211,7 @@ class Copier(Client):
         sequence = self._sequences.get((topic, index), 0)
         self._sequences[topic, index] = sequence + len(values)
         encoded = build(
-            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values],
+            [Record(timestamp=self.world.timeline.now_ms(), value=value) for value in values],
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             base_sequence=sequence,
@@ -240,7 +241,7 @@ class Copier(Client):
     def _produced(self, in_flight: InFlight) -> None:
         """All requests of a round were answered."""
         if not in_flight.taken and in_flight.may_go_on and in_flight.rounds < ROUNDS_MAX:
-            self.place.note(f"{self._label} sends again: {', '.join(sorted(code.name for code in in_flight.codes))}")
+            self.world.note(f"{self._label} sends again: {', '.join(sorted(code.name for code in in_flight.codes))}")
             self.later(lambda _: self._send_in_flight(), self.random.between(0.5, 3.0) * RETRY_S)
             return
         self._in_flight = None
@@ -277,7 +278,7 @@ class Copier(Client):
 
         def ended(response: EndTxnResponse) -> None:
             code = ErrorCode(response.error_code)
-            self.place.note(f"{self._label} {'commits' if commit else 'aborts'} {position}: {code.name}")
+            self.world.note(f"{self._label} {'commits' if commit else 'aborts'} {position}: {code.name}")
             if self._failed(code):
                 return
             if commit:
@@ -302,7 +303,7 @@ class Copier(Client):
             return False
         if ErrorCode.UNKNOWN_SERVER_ERROR in wrong:
             raise Violation(f"{self._label} got UNKNOWN_SERVER_ERROR")
-        self.place.note(f"{self._label}: {', '.join(sorted(code.name for code in wrong))}")
+        self.world.note(f"{self._label}: {', '.join(sorted(code.name for code in wrong))}")
         self._again()
         return True
 

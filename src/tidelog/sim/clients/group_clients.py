@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.scenarios.group_history import SESSION_S, GroupHistory
@@ -44,8 +44,8 @@ STORAGE = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, Erro
 """A full disk or a failed sync may give these to a commit; it may be there all the same."""
 
 
-class Stage(Place, Protocol):
-    """A place with groups."""
+class Stage(ClientWorld, Protocol):
+    """A world with groups."""
 
     groups: GroupHistory
 
@@ -53,15 +53,15 @@ class Stage(Place, Protocol):
 class GroupMember(Client):
     """What members of both protocols share: the search for the coordinator, and commits of what they own."""
 
-    def __init__(self, place: Stage, name: str, random: SimRandom, group: str) -> None:
-        self.stage = place
+    def __init__(self, world: Stage, name: str, random: SimRandom, group: str) -> None:
+        self.stage = world
         self.group = group
         self.owned: set[int] = set()
         self.leaving = False
         self.left = False
         self.sent_at = 0.0
         """When it last sent what keeps its session alive."""
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     @property
     def now(self) -> float:
@@ -86,9 +86,9 @@ class GroupMember(Client):
 
     def connected(self, connection: ClientConnection) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-        connection.ask(request, FindCoordinatorResponse, 10, 4, self._found)
+        connection.ask(request, FindCoordinatorResponse, 10, 4, self._coordinator_known)
 
-    def _found(self, response: FindCoordinatorResponse) -> None:
+    def _coordinator_known(self, response: FindCoordinatorResponse) -> None:
         if response.coordinators[0].error_code:
             self.later(self.connected, RETRY_S)
         else:
@@ -173,13 +173,13 @@ class GroupMember(Client):
 class OffsetWatcher(Client):
     """Asks for the offsets of a group, and looks whether one went back. `final`: one whole answer is enough."""
 
-    def __init__(self, place: Stage, name: str, random: SimRandom, group: str, *, final: bool = False) -> None:
-        self.stage = place
+    def __init__(self, world: Stage, name: str, random: SimRandom, group: str, *, final: bool = False) -> None:
+        self.stage = world
         self.group = group
         self.done = False
         self._final = final
         self._floors: dict[int, int] = {}
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         groups = self.stage.groups
@@ -191,12 +191,12 @@ class OffsetWatcher(Client):
     def _answered(self, response: OffsetFetchResponse) -> None:
         answer = response.groups[0]
         if not answer.error_code:
-            found = {
+            offsets = {
                 part.partition_index: part.committed_offset for topic in answer.topics for part in topic.partitions
             }
-            self.stage.note(f"{self.name}: {found}")
+            self.stage.note(f"{self.name}: {offsets}")
             for partition, floor in self._floors.items():
-                self.stage.groups.saw_fetched(self.group, partition, found.get(partition, 0), floor)
+                self.stage.groups.saw_fetched(self.group, partition, offsets.get(partition, 0), floor)
             self.done = True
         if not (self.done and self._final):
             self.later(self.connected, self.random.between(0.02, 0.3))

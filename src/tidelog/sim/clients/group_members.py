@@ -25,10 +25,10 @@ SESSION_MS = int(SESSION_S * 1000)
 class ClassicMember(GroupMember):
     """Eager: it gives everything back before it joins the next generation. Assignments are the numbers, as text."""
 
-    def __init__(self, place: Stage, name: str, random: SimRandom, group: str) -> None:
+    def __init__(self, world: Stage, name: str, random: SimRandom, group: str) -> None:
         self._id = ""
         self._generation = -1
-        super().__init__(place, name, random, group)
+        super().__init__(world, name, random, group)
 
     @property
     def id(self) -> str:
@@ -127,13 +127,13 @@ class ClassicMember(GroupMember):
 class ConsumerMember(GroupMember):
     """It takes what it is given, and gives back what it must, some time later."""
 
-    def __init__(self, place: Stage, name: str, random: SimRandom, group: str) -> None:
+    def __init__(self, world: Stage, name: str, random: SimRandom, group: str) -> None:
         self._lives = 0
         self._epoch = 0
         self._topic_id = bytes(16)
         self._says = False
         self._given: set[int] = set()
-        super().__init__(place, name, random, group)
+        super().__init__(world, name, random, group)
 
     @property
     def id(self) -> str:

@@ -60,7 +60,7 @@ class SettingsTurner(Client):
             resource_name=self.random.choose(self._topics) if of_topic else "1",
             configs=[AlterableConfig(name=name, value=value)],
         )
-        self.place.note(f"{self.name}: {resource.resource_name} {name}={value}")
+        self.world.note(f"{self.name}: {resource.resource_name} {name}={value}")
         request = IncrementalAlterConfigsRequest(resources=[resource])
         connection.ask(request, IncrementalAlterConfigsResponse, 44, 1, self._answered)
 

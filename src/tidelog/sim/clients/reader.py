@@ -1,6 +1,6 @@
 """Reads a partition whole, at the end of a run: from its first offset to the end that ListOffsets tells."""
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.watchers import fetched_bytes, offsets_request
 from tidelog.sim.scenarios.checkers import Violation
@@ -21,7 +21,7 @@ class WholeReader(Client):
 
     def __init__(
         self,
-        place: Place,
+        world: ClientWorld,
         name: str,
         random: SimRandom,
         topic: str,
@@ -42,7 +42,7 @@ class WholeReader(Client):
         self.start = -1
         self._position = 0
         self._end = -1
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     @property
     def refused(self) -> bool:
@@ -63,17 +63,17 @@ class WholeReader(Client):
             connection.ask(request, FetchResponse, 1, 12, self._got_batches)
 
     def _got_offset(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        if found.error_code:
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
             self.refusals += 1
             self.later(self.connected, RETRY_S)
             return
         if self.start < 0:
-            self.start = self._position = found.offset
-            floor = self.place.history.of(self._known_as, self.partition).start
-            self.place.history.saw_start(self._known_as, self.partition, found.offset, floor)
+            self.start = self._position = answer.offset
+            floor = self.world.history.of(self._known_as, self.partition).start
+            self.world.history.saw_start(self._known_as, self.partition, answer.offset, floor)
         else:
-            self._end = found.offset
+            self._end = answer.offset
         self.later(self.connected, 0.0)
 
     def _got_batches(self, response: FetchResponse) -> None:
@@ -81,7 +81,7 @@ class WholeReader(Client):
         where = f"{self.topic}-{self.partition}"
         if data is None or data.error_code:
             if data is not None and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                if self.topic in self.place.history.retained_ms:
+                if self.topic in self.world.history.retained_ms:
                     self._begin_anew()
                     return
                 raise Violation(f"{where} ends at {self._end}, but {self._position} is out of range")
@@ -109,11 +109,11 @@ class WholeReader(Client):
             raise Violation(f"{where} skips from {self._position} to {header.base_offset}")
         try:
             check(buffer, header, len(buffer))
-            found = [(record.offset, record.value or b"") for record in records(buffer, header)]
+            values = [(record.offset, record.value or b"") for record in records(buffer, header)]
         except KafkaError as error:
             raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
         self.bytes += header.size
-        self.values += [value for offset, value in found if offset >= self._position]
+        self.values += [value for offset, value in values if offset >= self._position]
         self._position = header.next_offset
 
     def _pass_over(self, where: str, buffer: bytes, header: BatchHeader, intact: BatchHeader) -> None:

@@ -7,7 +7,7 @@ goes on with its session over a new connection, of which the broker may know not
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.sim.clients.actor import Client, Place
+from tidelog.sim.clients.actor import Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.watchers import FATAL, fetched_bytes
 from tidelog.sim.scenarios.checkers import Violation
@@ -22,6 +22,7 @@ from tidelog.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID
 
 SESSION_LOST = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -33,7 +34,7 @@ BY_ID = 13
 class Followed:
     """A partition, under the name that the history knows it by: its topic's, or its id in hex where that is given.
 
-    `told`: the session has it as it is.
+    `in_session`: the session has it as it is.
     """
 
     topic: str
@@ -42,7 +43,7 @@ class Followed:
     position: int = 0
     max_bytes: int = 1 << 20
     floor: int = 0
-    told: bool = False
+    in_session: bool = False
     wanted: bool = True
 
 
@@ -51,7 +52,7 @@ class SessionConsumer(Client):
 
     def __init__(
         self,
-        place: Place,
+        world: ClientWorld,
         name: str,
         random: SimRandom,
         partitions: list[Followed],
@@ -64,17 +65,17 @@ class SessionConsumer(Client):
         self._session = 0
         self._epoch = 0
         self._forgetting: list[Followed] = []
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def follow(self, new: Followed) -> None:
         self.followed[new.topic, new.partition] = new
 
     def drop(self, old: Followed) -> None:
         self.followed.pop((old.topic, old.partition), None)
-        if old.told:
+        if old.in_session:
             self._forgetting.append(old)
 
-    def caught_up(self, ends: Mapping[tuple[str, int], int]) -> bool:
+    def caught_up(self, ends: Mapping[TopicPartition, int]) -> bool:
         return all(each.position >= ends.get(place, 0) for place, each in self.followed.items())
 
     def lost(self) -> None:
@@ -82,28 +83,28 @@ class SessionConsumer(Client):
         if self.random.chance(0.7):
             self._begin_anew()
         for each in self.followed.values():
-            each.told = False
+            each.in_session = False
 
     def _begin_anew(self) -> None:
         self._session = self._epoch = 0
         self._forgetting.clear()
         for each in self.followed.values():
-            each.told = False
+            each.in_session = False
 
     def connected(self, connection: ClientConnection) -> None:
         self._change_mind()
         named: dict[tuple[str, bytes], list[FetchPartition]] = {}
         for each in self.followed.values():
-            known = self.place.history.of(each.topic, each.partition)
+            known = self.world.history.of(each.topic, each.partition)
             each.floor = known.end
             if each.position > known.end:  # the page cache was lost
-                each.position, each.told = known.end, False
-            if each.wanted and not each.told:
+                each.position, each.in_session = known.end, False
+            if each.wanted and not each.in_session:
                 asked = FetchPartition(
                     partition=each.partition, fetch_offset=each.position, partition_max_bytes=each.max_bytes
                 )
                 named.setdefault((each.topic, each.topic_id), []).append(asked)
-                each.told = True
+                each.in_session = True
         forgotten = [
             ForgottenTopic(topic=each.topic, topic_id=each.topic_id, partitions=[each.partition])
             for each in self._forgetting
@@ -125,17 +126,17 @@ class SessionConsumer(Client):
         for each in self.followed.values():
             if not each.wanted and self.random.chance(0.3):
                 each.wanted = True
-            elif each.told and self.random.chance(0.03):
-                each.wanted = each.told = False
+            elif each.in_session and self.random.chance(0.03):
+                each.wanted = each.in_session = False
                 self._forgetting.append(each)
             elif self.random.chance(0.03):
                 each.max_bytes = self.random.choose((1, 300, 5000, 1 << 20))
-                each.told = False
+                each.in_session = False
 
     def _answered(self, response: FetchResponse) -> None:
         code = ErrorCode(response.error_code)
         if code in SESSION_LOST:
-            self.place.note(f"{self.name}: {code.name}")
+            self.world.note(f"{self.name}: {code.name}")
             self._begin_anew()
         elif code:
             raise Violation(f"{self.name} got {code.name} for its session {self._session}")
@@ -153,9 +154,9 @@ class SessionConsumer(Client):
         each = self.followed.get((topic_id.hex() if self._version >= BY_ID else name, data.partition_index))
         if each is None or not each.wanted:
             return  # it was dropped while the answer was on its way
-        history = self.place.history
+        history = self.world.history
         if self.outdated and each.topic in history.powerless:
-            each.told = False
+            each.in_session = False
             return
         if data.error_code:
             self._refused(each, ErrorCode(data.error_code))
@@ -164,12 +165,12 @@ class SessionConsumer(Client):
         before = each.position
         self._take(each, data)
         if each.position != before:
-            each.told = False
-        self.place.note(f"{self.name} {each.topic}-{each.partition} at {before}: {each.position} {data.high_watermark}")
+            each.in_session = False
+        self.world.note(f"{self.name} {each.topic}-{each.partition} at {before}: {each.position} {data.high_watermark}")
 
     def _refused(self, each: Followed, code: ErrorCode) -> None:
-        where, history = f"{each.topic}-{each.partition}", self.place.history
-        self.place.note(f"{self.name} {where} at {each.position}: {code.name}")
+        where, history = f"{each.topic}-{each.partition}", self.world.history
+        self.world.note(f"{self.name} {where} at {each.position}: {code.name}")
         if code in UNKNOWN and self._gone is not None:
             self._gone(each)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and history.may_be_gone(each.topic, each.partition, each.position):
@@ -177,10 +178,10 @@ class SessionConsumer(Client):
             each.position = max(history.of(each.topic, each.partition).end, each.position)
         elif code in FATAL:
             raise Violation(f"{where} answered {code.name} to a session at {each.position}; {each.floor} was shown")
-        each.told = False
+        each.in_session = False
 
     def _take(self, each: Followed, data: PartitionData) -> None:
-        where, history = f"{each.topic}-{each.partition}", self.place.history
+        where, history = f"{each.topic}-{each.partition}", self.world.history
         buffer = fetched_bytes(data)
         try:
             for header in iterate(buffer):

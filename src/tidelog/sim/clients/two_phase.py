@@ -9,7 +9,7 @@ prepared must end by itself, or readers would wait for ever.
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.world.random import SimRandom
@@ -58,7 +58,7 @@ class Driver(Client):
     `decided` are the values that must be there, by partition, in order.
     """
 
-    def __init__(self, place: Place, name: str, random: SimRandom) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom) -> None:
         self.decided: dict[int, list[bytes]] = {part: [] for part in range(PARTS)}
         self.stopping = False
         self.idle = False
@@ -66,7 +66,7 @@ class Driver(Client):
         self._prepared: list[Written] = []  # perhaps prepared, and not decided: nobody else ends it
         self._written: list[Written] = []
         self.batches = self._attempt = 0
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         """As when it is started anew: it finishes what is recorded, and what only it can end."""
@@ -91,12 +91,12 @@ class Driver(Client):
     def _begin_part(self) -> None:
         name = f"{self.name}-{self._attempt}-{len(self._written)}"
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
-        self._ask(request, FindCoordinatorResponse, 10, 4, lambda told: self._found(name, told))
+        self._ask(request, FindCoordinatorResponse, 10, 4, lambda response: self._coordinator_known(name, response))
 
-    def _found(self, name: str, response: FindCoordinatorResponse) -> None:
+    def _coordinator_known(self, name: str, response: FindCoordinatorResponse) -> None:
         if not self._failed(response.coordinators[0].error_code):
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=LEASED_MS, enable2_pc=True)
-            self._ask(request, InitProducerIdResponse, 22, 6, lambda told: self._initialised(name, told))
+            self._ask(request, InitProducerIdResponse, 22, 6, lambda response: self._initialised(name, response))
 
     def _initialised(self, name: str, response: InitProducerIdResponse) -> None:
         if self._failed(response.error_code):
@@ -105,7 +105,7 @@ class Driver(Client):
         count = self.random.random_int(1, 3)
         values = [b"%s:%d.%d" % (name.encode(), self.batches, number) for number in range(count)]
         records = build(
-            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values],
+            [Record(timestamp=self.world.timeline.now_ms(), value=value) for value in values],
             producer_id=producer[0],
             producer_epoch=producer[1],
             base_sequence=0,
@@ -158,7 +158,7 @@ class Driver(Client):
         self._recorded, self._prepared = self._written, []
         for part, written in enumerate(self._recorded):
             self.decided[part] += written.values
-        self.place.note(f"{self.name} decides {[written.name for written in self._recorded]}")
+        self.world.note(f"{self.name} decides {[written.name for written in self._recorded]}")
         if self.random.chance(0.15):
             self._sleep(self._again)
         else:
@@ -209,7 +209,7 @@ class Driver(Client):
             if code in NOT_YET:
                 self.later(lambda _: self._hold(left, what, then, otherwise), RETRY_S)
             elif code:
-                self.place.note(f"{self.name}: {what} of {name} is answered {code.name}")
+                self.world.note(f"{self.name}: {what} of {name} is answered {code.name}")
                 otherwise()
             else:
                 self._hold(left[1:], what, then, otherwise)

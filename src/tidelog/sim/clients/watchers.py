@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.world.random import SimRandom
@@ -42,22 +42,22 @@ class Consumer(Client):
     Where records were deleted, or were in memory and went with the process, it goes on at the log's start.
     """
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self._position = 0
         self._floor = 0
         self._astray = False
         self._start_floor = 0
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         if self._astray:
             request = offsets_request(self.topic, self.partition, -2)
-            self._start_floor = self.place.history.of(self.topic, self.partition).start
+            self._start_floor = self.world.history.of(self.topic, self.partition).start
             connection.ask(request, ListOffsetsResponse, 2, 7, self._got_start)
             return
-        known = self.place.history.of(self.topic, self.partition)
+        known = self.world.history.of(self.topic, self.partition)
         self._floor = known.end
         if self._position > known.end or self.random.chance(0.1):
             self._position = self.random.random_int(0, known.end)
@@ -75,22 +75,22 @@ class Consumer(Client):
         connection.ask(request, FetchResponse, 1, 12, self._answered)
 
     def _got_start(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        if not found.error_code and not (self.outdated and self.topic in self.place.history.powerless):
+        answer = response.topics[0].partitions[0]
+        if not answer.error_code and not (self.outdated and self.topic in self.world.history.powerless):
             self._astray = False
-            self._position = found.offset
-            self.place.history.saw_start(self.topic, self.partition, found.offset, self._start_floor)
+            self._position = answer.offset
+            self.world.history.saw_start(self.topic, self.partition, answer.offset, self._start_floor)
         self.later(self.connected, RETRY_S)
 
     def _answered(self, response: FetchResponse) -> None:
         if response.responses:
             data = response.responses[0].partitions[0]
-            self.place.note(f"{self.name} at {self._position}: {data.error_code} {data.high_watermark}")
+            self.world.note(f"{self.name} at {self._position}: {data.error_code} {data.high_watermark}")
             self._look_at(data)
         self.later(self.connected, self.random.between(0.0, 0.05))
 
     def _look_at(self, data: PartitionData) -> None:
-        history = self.place.history
+        history = self.world.history
         if self.outdated and self.topic in history.powerless:
             return
         where = f"{self.topic}-{self.partition}"
@@ -123,81 +123,81 @@ def fetched_bytes(data: PartitionData) -> bytes:
 
 def read_batches(where: str, data: PartitionData) -> list[tuple[int, bytes]]:
     """(offset, value) of every record in the whole batches of a fetch; what is wrong with one is a violation."""
-    found: list[tuple[int, bytes]] = []
+    values: list[tuple[int, bytes]] = []
     buffer = fetched_bytes(data)
     try:
         for header in iterate(buffer):
             check(buffer, header, len(buffer))
-            found += [(record.offset, record.value or b"") for record in records(buffer, header)]
+            values += [(record.offset, record.value or b"") for record in records(buffer, header)]
     except KafkaError as error:
         raise Violation(f"{where} gave a batch that can't be read: {error.message}") from None
-    return found
+    return values
 
 
 class OffsetAsker(Client):
     """Asks for the ends of a partition: what it is told counts as shown."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self._floor = 0
         self._start_floor = 0
         self._timestamp = -1
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
-        known = self.place.history.of(self.topic, self.partition)
+        known = self.world.history.of(self.topic, self.partition)
         self._floor, self._start_floor = max(known.end, known.written_end), known.start
         self._timestamp = self.random.choose((-1, -1, -2, -3))
         request = offsets_request(self.topic, self.partition, self._timestamp)
         connection.ask(request, ListOffsetsResponse, 2, 7, self._answered)
 
     def _answered(self, response: ListOffsetsResponse) -> None:
-        found = response.topics[0].partitions[0]
-        self.place.note(f"{self.name} {self._timestamp}: {found.error_code} {found.offset}")
-        history = self.place.history
-        if not found.error_code and not (self.outdated and self.topic in history.powerless):
+        answer = response.topics[0].partitions[0]
+        self.world.note(f"{self.name} {self._timestamp}: {answer.error_code} {answer.offset}")
+        history = self.world.history
+        if not answer.error_code and not (self.outdated and self.topic in history.powerless):
             if self._timestamp == -1:
-                history.saw_end(self.topic, self.partition, found.offset, self._floor, "ListOffsets")
+                history.saw_end(self.topic, self.partition, answer.offset, self._floor, "ListOffsets")
             elif self._timestamp == -2:
-                history.saw_start(self.topic, self.partition, found.offset, self._start_floor)
-            elif self._timestamp == -3 and found.offset >= 0:
-                history.saw_end(self.topic, self.partition, found.offset + 1, 0, "ListOffsets -3")
+                history.saw_start(self.topic, self.partition, answer.offset, self._start_floor)
+            elif self._timestamp == -3 and answer.offset >= 0:
+                history.saw_end(self.topic, self.partition, answer.offset + 1, 0, "ListOffsets -3")
         self.later(self.connected, self.random.between(0.02, 0.3))
 
 
 class StartAsker(Client):
     """Asks where a partition with retention begins: that never falls, and nothing went that was to stay."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
-        floor = self.place.history.of(self.topic, self.partition).start
+        floor = self.world.history.of(self.topic, self.partition).start
         request = offsets_request(self.topic, self.partition, -2)
         connection.ask(request, ListOffsetsResponse, 2, 7, lambda response: self._answered(response, floor))
 
     def _answered(self, response: ListOffsetsResponse, floor: int) -> None:
-        found = response.topics[0].partitions[0]
-        if not found.error_code:
-            self.place.note(f"{self.topic}-{self.partition} starts at {found.offset}")
-            now_ms = self.place.timeline.now_ms()
-            self.place.history.saw_retained(self.topic, self.partition, found.offset, floor, now_ms)
+        answer = response.topics[0].partitions[0]
+        if not answer.error_code:
+            self.world.note(f"{self.topic}-{self.partition} starts at {answer.offset}")
+            now_ms = self.world.timeline.now_ms()
+            self.world.history.saw_retained(self.topic, self.partition, answer.offset, floor, now_ms)
         self.later(self.connected, self.random.between(0.01, 0.2))
 
 
 class Deleter(Client):
     """Deletes records from the beginning (DeleteRecords). What it was told is gone stays gone."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
-        known = self.place.history.of(self.topic, self.partition)
+        known = self.world.history.of(self.topic, self.partition)
         offset = self.random.random_int(known.start, min(known.end, known.start + 60))
         known.start_max = max(known.start_max, offset)
         asked = DeleteRecordsPartition(partition_index=self.partition, offset=offset)
@@ -206,8 +206,8 @@ class Deleter(Client):
         connection.ask(request, DeleteRecordsResponse, 21, 2, lambda response: self._answered(response, offset))
 
     def _answered(self, response: DeleteRecordsResponse, offset: int) -> None:
-        found = response.topics[0].partitions[0]
-        self.place.note(f"{self.name} below {offset}: {found.error_code} {found.low_watermark}")
-        if not found.error_code and not (self.outdated and self.topic in self.place.history.powerless):
-            self.place.history.saw_deleted(self.topic, self.partition, found.low_watermark, offset)
+        answer = response.topics[0].partitions[0]
+        self.world.note(f"{self.name} below {offset}: {answer.error_code} {answer.low_watermark}")
+        if not answer.error_code and not (self.outdated and self.topic in self.world.history.powerless):
+            self.world.history.saw_deleted(self.topic, self.partition, answer.low_watermark, offset)
         self.later(self.connected, self.random.between(0.05, 0.6))

@@ -6,7 +6,7 @@ Each tells the history what it was told. Record values are `<producer>:<number>:
 from collections import deque
 from dataclasses import dataclass
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.world.random import SimRandom
@@ -67,7 +67,7 @@ class IdempotentProducer(Client):
 
     def __init__(
         self,
-        place: Place,
+        world: ClientWorld,
         name: str,
         random: SimRandom,
         topic: str,
@@ -87,7 +87,7 @@ class IdempotentProducer(Client):
         self._unanswered: deque[Batch] = deque()
         self._recovering = False
         self._version = random.random_int(9, 12)
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     @property
     def done(self) -> bool:
@@ -115,7 +115,7 @@ class IdempotentProducer(Client):
             self.later(self.connected, RETRY_S)
             return
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
-        self.place.note(f"{self.name} is producer {self._producer_id}")
+        self.world.note(f"{self.name} is producer {self._producer_id}")
         self._next_sequence = SEQUENCE_MAX - self.random.random_int(0, 20) if self.random.chance(0.3) else 0
         self._go_on()
 
@@ -144,7 +144,7 @@ class IdempotentProducer(Client):
     def make_records(self, first: int) -> list[Record]:
         """The next ones, numbered from `first` on."""
         values = make_values(self.random, self.name, first)
-        return [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values]
+        return [Record(timestamp=self.world.timeline.now_ms(), value=value) for value in values]
 
     def acknowledged(self, batch: Batch) -> None:
         """A batch is in the log for good."""
@@ -176,9 +176,9 @@ class IdempotentProducer(Client):
         batch = self._unanswered.popleft()
         answer = only_answer(response)
         code = ErrorCode(answer.error_code)
-        self.place.note(f"{self.name} {batch.sequence}+{len(batch.values)} {code.name} {answer.base_offset}")
+        self.world.note(f"{self.name} {batch.sequence}+{len(batch.values)} {code.name} {answer.base_offset}")
         if code == ErrorCode.NONE:
-            self.place.history.saw_acknowledged(self.topic, self.partition, answer.base_offset, batch.values)
+            self.world.history.saw_acknowledged(self.topic, self.partition, answer.base_offset, batch.values)
             self._unacknowledged.remove(batch)
             self.acknowledged(batch)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -211,7 +211,7 @@ FATAL = (
 class PlainProducer(Client):
     """acks=0 or 1, no idempotence, nothing is ever sent again: a lost record is a number that is missing."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int, acks: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int, acks: int) -> None:
         self.topic = topic
         self.partition = partition
         self._acks = acks
@@ -221,14 +221,14 @@ class PlainProducer(Client):
         self.connections: list[int] = []
         """The first number that was sent on each connection but the first."""
         self.stopped = False
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         if self.stopped:
             return
         values = make_values(self.random, self.name, self._made)
         self._made += len(values)
-        now_ms = self.place.timeline.now_ms()
+        now_ms = self.world.timeline.now_ms()
         encoded = build([Record(timestamp=now_ms, key=b"k", value=value) for value in values])
         request = produce_request(self.topic, self.partition, bytes(encoded), self._acks)
         if self._acks:
@@ -245,6 +245,6 @@ class PlainProducer(Client):
     def _answered(self, response: ProduceResponse) -> None:
         values = self._unanswered.popleft()
         answer = only_answer(response)
-        self.place.note(f"{self.name} {len(values)} {answer.error_code} {answer.base_offset}")
+        self.world.note(f"{self.name} {len(values)} {answer.error_code} {answer.base_offset}")
         if not answer.error_code and not self.outdated:
-            self.place.history.saw_written(self.topic, self.partition, answer.base_offset, values)
+            self.world.history.saw_written(self.topic, self.partition, answer.base_offset, values)

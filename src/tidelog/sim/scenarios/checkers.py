@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.wire.topic_partition import TopicPartition
+
 
 class Violation(Exception):
     """The broker broke a promise. Says which, where and when."""
@@ -53,14 +55,14 @@ class History:
         self.forgetful = forgetful
         self.retained_ms = retained_ms or {}
         self.losses = 0
-        self._partitions: dict[tuple[str, int], PartitionHistory] = {}
+        self._partitions: dict[TopicPartition, PartitionHistory] = {}
         self.acknowledged = 0
         self.fetched = 0
 
     def of(self, topic: str, partition: int) -> PartitionHistory:
         return self._partitions.setdefault((topic, partition), PartitionHistory())
 
-    def partitions(self) -> list[tuple[str, int]]:
+    def partitions(self) -> list[TopicPartition]:
         return sorted(self._partitions)
 
     def saw_acknowledged(self, topic: str, partition: int, base_offset: int, values: list[bytes]) -> None:
@@ -153,11 +155,11 @@ class History:
                 known.written.clear()
                 known.written_end = 0
 
-    def check_whole(self, topic: str, partition: int, start: int, found: list[bytes]) -> None:
-        """At the end: `found` is the whole log, from offset `start` to its end."""
+    def check_whole(self, topic: str, partition: int, start: int, values: list[bytes]) -> None:
+        """At the end: `values` is the whole log, from offset `start` to its end."""
         known = self.of(topic, partition)
         where = f"{topic}-{partition}"
-        end = start + len(found)
+        end = start + len(values)
         if end < known.end:
             raise Violation(f"{where} ends at {end}, but {known.end} was shown")
         for shown, how in (
@@ -168,13 +170,13 @@ class History:
             for offset, value in shown.items():
                 if offset >= end:
                     raise Violation(f"{where} lost offset {offset}, {how} as {value!r}")
-                if offset >= start and found[offset - start] != value:
-                    now = found[offset - start]
+                if offset >= start and values[offset - start] != value:
+                    now = values[offset - start]
                     raise Violation(f"{where} offset {offset} was {how} as {value!r} and is {now!r} now")
 
 
 def check_numbered(
-    where: str, found: list[bytes], producer: str, *, once: bool, whole: bool = True, connections: Sequence[int] = ()
+    where: str, values: list[bytes], producer: str, *, once: bool, whole: bool = True, connections: Sequence[int] = ()
 ) -> None:
     """A producer's records, numbered from 0, come in order; `once` (idempotent): each exactly once, without a gap.
 
@@ -182,7 +184,7 @@ def check_numbered(
     may come that were still on their way on the one before.
     """
     prefix = f"{producer}:".encode()
-    numbers = [int(value.split(b":", 2)[1]) for value in found if value.startswith(prefix)]
+    numbers = [int(value.split(b":", 2)[1]) for value in values if value.startswith(prefix)]
     if once:
         for place, number in enumerate(numbers, 0 if whole or not numbers else numbers[0]):
             if number != place:

@@ -11,6 +11,7 @@ from tidelog.sim.scenarios.table import Table
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.random import SimRandom
 from tidelog.sim.world.world import World
+from tidelog.wire.topic_partition import TopicPartition
 
 TOPICS = {"shore": 2, "dune": 1}
 COMPACTED_FAULTS = (*FAULTS, ("full", 2.0), ("swap", 8.0))
@@ -25,7 +26,7 @@ class CompactedRun(ScenarioRun[World]):
             "log.retention.check.interval.ms": "150",
         }
         super().__init__(World(seed, {**SETTINGS, **settings}, History()), "compacted", faults)
-        self._tables: dict[tuple[str, int], Table] = {}
+        self._tables: dict[TopicPartition, Table] = {}
         self._producers: list[KeyedProducer] = []
 
     def begin(self) -> None:

@@ -1,6 +1,6 @@
 """A run over two data folders: one is away, read-only or slow for a while, and the broker short of descriptors.
 
-A topic is deleted and made again over them, as in `again.py`; another one stays. Settings change all the time.
+A topic is deleted and made again over them, as in `recreated.py`; another one stays. Settings change all the time.
 """
 
 from collections.abc import Mapping

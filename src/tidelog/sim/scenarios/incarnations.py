@@ -5,7 +5,7 @@ Each life of the topic has its id. The history knows it by that id, and each rec
 
 from dataclasses import dataclass
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.watchers import fetched_bytes
 from tidelog.sim.scenarios.checkers import Violation
@@ -50,14 +50,14 @@ class Recreator(Client):
     `held`: requests are under way that name the topic, so that it had better stay for now.
     """
 
-    def __init__(self, place: Place, random: SimRandom) -> None:
+    def __init__(self, world: ClientWorld, random: SimRandom) -> None:
         self.life: Life | None = None
         self.lives: list[Life] = []
         self.turns = 0
         self.held = 0
         self.stopped = False
         self._powerless = False
-        super().__init__(place, "recreates", random)
+        super().__init__(world, "recreates", random)
 
     def connected(self, connection: ClientConnection) -> None:
         """Whether the last request was carried out isn't known: look."""
@@ -73,21 +73,21 @@ class Recreator(Client):
         elif topic.error_code:
             self.later(self.connected, RETRY_S)
         else:
-            self._found(topic.topic_id)
+            self._saw_id(topic.topic_id)
 
-    def _found(self, id: bytes) -> None:
+    def _saw_id(self, id: bytes) -> None:
         life = self.life
         if life is None or life.id != id:
             if life is not None and not life.leaving:
                 raise Violation(f"{NAME} was {life.name} and is {id.hex()} now, though nobody deleted it")
             self._gone()
             if self._powerless:
-                self.place.history.powerless |= {id.hex()}
+                self.world.history.powerless |= {id.hex()}
             self._powerless = False
             self.life = Life(id)
             self.lives.append(self.life)
             self.turns += 1
-            self.place.note(f"{NAME} is {id.hex()}")
+            self.world.note(f"{NAME} is {id.hex()}")
         self.later(lambda _: self._delete(), self.random.between(0.05, 1.5))
 
     def _gone(self) -> None:
@@ -96,7 +96,7 @@ class Recreator(Client):
                 raise Violation(f"{NAME}, {self.life.name}, is gone, though nobody deleted it")
             self.life.gone = True
             self.turns += 1
-            self.place.note(f"{self.life.name} is gone")
+            self.world.note(f"{self.life.name} is gone")
         self.life = None
 
     def _create(self) -> None:
@@ -117,11 +117,11 @@ class Recreator(Client):
 
     def _created(self, response: CreateTopicsResponse) -> None:
         answer = response.topics[0]
-        self.place.note(f"{NAME} is to be: {answer.error_code}")
+        self.world.note(f"{NAME} is to be: {answer.error_code}")
         if answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
             raise Violation(f"CreateTopics answered {answer}")
         if not answer.error_code:
-            self._found(answer.topic_id)
+            self._saw_id(answer.topic_id)
         else:
             self.later(self.connected, RETRY_S)
 
@@ -134,7 +134,7 @@ class Recreator(Client):
         by_id = self.random.chance(0.5)
         state = DeleteTopicState(name=None if by_id else NAME, topic_id=life.id if by_id else ZERO_UUID)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=3000)
-        self.place.note(f"{life.name} is to go")
+        self.world.note(f"{life.name} is to go")
         self.connection.ask(request, DeleteTopicsResponse, 20, 6, self._deleted)
 
     def _deleted(self, response: DeleteTopicsResponse) -> None:
@@ -152,7 +152,7 @@ class IdProducer(Client):
     In each life of the topic it counts its records, and its sequence, from 0: no gap, none twice.
     """
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: Recreator, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: Recreator, partition: int) -> None:
         self.stopped = False
         self.partition = partition
         self._topic = topic
@@ -160,7 +160,7 @@ class IdProducer(Client):
         self._producer = (-1, -1)
         self._made = self._sequence = 0
         self._values: list[bytes] = []
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def label(self, life: Life) -> str:
         """What its records in this life of the topic begin with."""
@@ -194,7 +194,7 @@ class IdProducer(Client):
 
     def _send(self, connection: ClientConnection, life: Life) -> None:
         encoded = build(
-            [Record(timestamp=self.place.timeline.now_ms(), value=value) for value in self._values],
+            [Record(timestamp=self.world.timeline.now_ms(), value=value) for value in self._values],
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             base_sequence=self._sequence,
@@ -211,8 +211,8 @@ class IdProducer(Client):
         connection.ask(request, ProduceResponse, 0, BY_ID, answered)
 
     def _answered(self, life: Life, code: ErrorCode, base_offset: int, values: list[bytes], *, gone: bool) -> None:
-        where, history = f"{life.name}-{self.partition}", self.place.history
-        self.place.note(f"{self.name} {len(values)} to {where}: {code.name} {base_offset}")
+        where, history = f"{life.name}-{self.partition}", self.world.history
+        self.world.note(f"{self.name} {len(values)} to {where}: {code.name} {base_offset}")
         powerless = life.name in history.powerless
         if code == ErrorCode.UNKNOWN_SERVER_ERROR or (code == ErrorCode.UNKNOWN_TOPIC_ID and not life.leaving):
             raise Violation(f"{where} answered {code.name} to Produce")
@@ -233,10 +233,10 @@ class IdProducer(Client):
 class NameConsumer(Client):
     """Fetches by name (Fetch 12), from the start each time: what it gets is of the topic that has the name."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: Recreator, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: Recreator, partition: int) -> None:
         self._topic = topic
         self._partition = partition
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         life, turns = self._topic.life, self._topic.turns

@@ -34,5 +34,5 @@ def of_seed(seed: int) -> str:
 
 def make(name: str, seed: int) -> Scenario:
     module, run = SCENARIOS[name].split(":")
-    found: Scenario = getattr(import_module(f"tidelog.sim.scenarios.{module}"), run)(seed)
-    return found
+    scenario: Scenario = getattr(import_module(f"tidelog.sim.scenarios.{module}"), run)(seed)
+    return scenario

@@ -5,7 +5,7 @@ Consumers follow the topic by id in fetch sessions; producers write to its id; o
 
 from collections.abc import Mapping
 
-from tidelog.sim.clients.actor import Client, Place
+from tidelog.sim.clients.actor import Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.reader import WholeReader
 from tidelog.sim.clients.sessions import Followed, SessionConsumer
@@ -29,11 +29,11 @@ GRACE_S = 1.0
 class NameDeleter(Client):
     """Deletes records by the topic's name, and has the topic stay until it knows what became of that."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: Recreator) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: Recreator) -> None:
         self._topic = topic
         self._holding = False
         self.stopped = False
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         self.later(self._ask, self.random.between(0.1, 0.8))
@@ -43,7 +43,7 @@ class NameDeleter(Client):
         if life is None or life.leaving or self.stopped:
             self.later(self._ask, 0.05)
             return
-        known = self.place.history.of(life.name, 0)
+        known = self.world.history.of(life.name, 0)
         offset = self.random.random_int(min(known.start, known.end), known.end)
         known.start_max = max(known.start_max, offset)
         self._holding = True
@@ -52,11 +52,11 @@ class NameDeleter(Client):
         topics = [DeleteRecordsTopic(name=NAME, partitions=[asked])]
 
         def answered(response: DeleteRecordsResponse) -> None:
-            found = response.topics[0].partitions[0]
-            self.place.note(f"{self.name} {life.name} below {offset}: {found.error_code} {found.low_watermark}")
+            answer = response.topics[0].partitions[0]
+            self.world.note(f"{self.name} {life.name} below {offset}: {answer.error_code} {answer.low_watermark}")
             self._release()
-            if not found.error_code and not (self.outdated and life.name in self.place.history.powerless):
-                self.place.history.saw_deleted(life.name, 0, found.low_watermark, offset)
+            if not answer.error_code and not (self.outdated and life.name in self.world.history.powerless):
+                self.world.history.saw_deleted(life.name, 0, answer.low_watermark, offset)
             self.later(self._ask, self.random.between(0.1, 0.8))
 
         connection.ask(DeleteRecordsRequest(topics=topics, timeout_ms=3000), DeleteRecordsResponse, 21, 2, answered)

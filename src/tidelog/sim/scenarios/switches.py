@@ -4,7 +4,7 @@ What was acknowledged with acks=all while `tidelog.durability=fsync` was known t
 topic was set to before and afterwards.
 """
 
-from tidelog.sim.clients.actor import RETRY_S, Client, Place
+from tidelog.sim.clients.actor import RETRY_S, Client, ClientWorld
 from tidelog.sim.clients.connection import ClientConnection
 from tidelog.sim.clients.workloads import FATAL, make_values, only_answer, produce_request
 from tidelog.sim.scenarios.checkers import Violation
@@ -40,7 +40,7 @@ GRACE_S = 1.0
 class Switcher(Client):
     """Sends records, one batch at a time, and changes settings in between."""
 
-    def __init__(self, place: Place, name: str, random: SimRandom, topic: str, partition: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, random: SimRandom, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.stopped = False
@@ -48,7 +48,7 @@ class Switcher(Client):
         self._made = 0
         self._durability: str | None = None  # None: not known
         self._changing = False
-        super().__init__(place, name, random)
+        super().__init__(world, name, random)
 
     def connected(self, connection: ClientConnection) -> None:
         if self._changing:
@@ -79,7 +79,7 @@ class Switcher(Client):
 
         def answered(response: IncrementalAlterConfigsResponse) -> None:
             code = ErrorCode(response.responses[0].error_code)
-            self.place.note(f"{self.name} sets {wanted}: {code.name}")
+            self.world.note(f"{self.name} sets {wanted}: {code.name}")
             self._changing = False
             if not code:
                 self.switches += 1
@@ -96,16 +96,16 @@ class Switcher(Client):
     def _send(self, connection: ClientConnection) -> None:
         values = make_values(self.random, self.name, self._made)
         self._made += len(values)
-        encoded = build([Record(timestamp=self.place.timeline.now_ms(), value=value) for value in values])
+        encoded = build([Record(timestamp=self.world.timeline.now_ms(), value=value) for value in values])
 
         def answered(response: ProduceResponse) -> None:
             answer = only_answer(response)
             code = ErrorCode(answer.error_code)
-            self.place.note(f"{self.name} {len(values)} {self._durability}: {code.name} {answer.base_offset}")
+            self.world.note(f"{self.name} {len(values)} {self._durability}: {code.name} {answer.base_offset}")
             if code in FATAL:
                 raise Violation(f"{self.topic}-{self.partition} answered {code.name}: {answer.error_message}")
             if not code and self._durability == "fsync":
-                self.place.history.saw_lasting(self.topic, self.partition, answer.base_offset, values)
+                self.world.history.saw_lasting(self.topic, self.partition, answer.base_offset, values)
             self.later(self._go_on, self.random.between(0.0, 0.05))
 
         request = produce_request(self.topic, self.partition, bytes(encoded), -1)

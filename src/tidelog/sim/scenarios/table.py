@@ -21,7 +21,7 @@ class Keyed(NamedTuple):
     sent_ms: int
 
 
-class Found(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record that a reader found."""
 
     offset: int
@@ -54,12 +54,12 @@ class Table:
             keyed = self.sent[identity]
             self.acknowledged[keyed.key] = max(keyed.number, self.acknowledged.get(keyed.key, -1))
 
-    def check(self, found: list[Found], as_of: dict[bytes, int], now_ms: int, start: int = 0) -> None:
-        """`found` is the whole log, read after `as_of` was what `acknowledged` is; the log began at `start`."""
+    def check(self, records: list[ReadRecord], as_of: dict[bytes, int], now_ms: int, start: int = 0) -> None:
+        """`records` is the whole log, read after `as_of` was what `acknowledged` is; the log began at `start`."""
         numbers: dict[bytes, list[int]] = {}
         before, self.superseded = self.superseded, {}
         latest: dict[bytes, int] = {}
-        for offset, identity, record in found:
+        for offset, identity, record in records:
             keyed = self._known(offset, identity, record)
             producer = identity.split(b":", 1)[0]
             if keyed.number <= latest.get(producer, -1):
@@ -82,17 +82,17 @@ class Table:
             raise Violation(f"{self.where} holds {identity!r} at {offset}, which was at {self.offsets[identity]}")
         return keyed
 
-    def _check_key(self, key: bytes, number: int, found: list[int], now_ms: int, start: int) -> None:
-        if found and found[-1] >= number:
+    def _check_key(self, key: bytes, number: int, numbers: list[int], now_ms: int, start: int) -> None:
+        if numbers and numbers[-1] >= number:
             return
         gone = [keyed for keyed in self.of_key[key] if keyed.number >= number and keyed.tombstone]
-        if start and not found and self._may_be_below(key, number, start):
+        if start and not numbers and self._may_be_below(key, number, start):
             return
         deleted = any(now_ms >= keyed.sent_ms + self.delete_retention_ms for keyed in gone)
-        if found and deleted:
-            self.superseded[key] = found[-1]
-        elif found:
-            raise Violation(f"{self.where} gives record {found[-1]} of key {key!r} as its last, after {number} was")
+        if numbers and deleted:
+            self.superseded[key] = numbers[-1]
+        elif numbers:
+            raise Violation(f"{self.where} gives record {numbers[-1]} of key {key!r} as its last, after {number} was")
         elif not deleted:
             kind = "value" if not gone else "tombstone, too young to go"
             raise Violation(f"{self.where} lost record {number} of key {key!r}: its last acknowledged {kind}")

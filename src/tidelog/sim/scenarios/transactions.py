@@ -15,6 +15,7 @@ from tidelog.sim.scenarios.checkers import History, Violation
 from tidelog.sim.scenarios.scenario_run import SETTINGS, ScenarioRun
 from tidelog.sim.world.faults import FAULTS
 from tidelog.sim.world.world import World
+from tidelog.wire.topic_partition import TopicPartition
 
 TOPICS = {SOURCE: 2, TARGET: 2, AUDIT: 1, BATCHES: PARTS}
 
@@ -32,7 +33,7 @@ class TransactionsRun(ScenarioRun[World]):
         self._copiers: list[Copier] = []
         self._readers: list[CommittedReader] = []
         self._driver: Driver | None = None
-        self._seen: dict[tuple[str, int], list[bytes]] = {}
+        self._seen: dict[TopicPartition, list[bytes]] = {}
         self._lives = 0
         self._accounted = False
 
@@ -135,26 +136,26 @@ class TransactionsRun(ScenarioRun[World]):
 
     def _check(self) -> None:
         for part in range(PARTS):
-            found, wanted = self._seen[BATCHES, part], self._decided(part)
-            if found != wanted:
-                raise Violation(f"{BATCHES}-{part} holds {_first_difference(found, wanted)} of what was decided")
+            values, wanted = self._seen[BATCHES, part], self._decided(part)
+            if values != wanted:
+                raise Violation(f"{BATCHES}-{part} holds {_first_difference(values, wanted)} of what was decided")
         audit = self._seen[AUDIT, 0]
         for partition in range(TOPICS[SOURCE]):
             target = self._seen[TARGET, partition]
             wanted = [b"n%d:%d" % (partition, number) for number in range(self._total(partition))]
-            for place, found in (
+            for place, values in (
                 ("target", target),
                 ("audit", [v for v in audit if v.startswith(b"n%d:" % partition)]),
             ):
-                copied = [value.split(b"|")[0] for value in found]
+                copied = [value.split(b"|")[0] for value in values]
                 if copied != wanted:
                     raise Violation(f"{place} holds {_first_difference(copied, wanted)} of partition {partition}")
             if target != [value for value in audit if value.startswith(b"n%d:" % partition)]:
                 raise Violation(f"a transaction is in one copy of partition {partition} and not in the other")
 
 
-def _first_difference(found: list[bytes], wanted: list[bytes]) -> str:
-    for place, (have, want) in enumerate(zip(found, wanted, strict=False)):
+def _first_difference(values: list[bytes], wanted: list[bytes]) -> str:
+    for place, (have, want) in enumerate(zip(values, wanted, strict=False)):
         if have != want:
             return f"{have!r} where {want!r} comes next (place {place})"
-    return f"{len(found)} records instead of {len(wanted)}"
+    return f"{len(values)} records instead of {len(wanted)}"

@@ -50,6 +50,9 @@ class SimFile:
         self._node.append(data)
         self._node.modified_ms = self._disk.now_ms()
 
+    def append_all(self, parts: list[Buffer]) -> None:
+        self.append(b"".join(parts))
+
     def _append_some(self, data: Buffer, most: int) -> int:
         count = self._disk.random.random_int(0, most)
         self._node.append(memoryview(data)[:count])
@@ -155,6 +158,7 @@ class SimDisk:
         return self._opened(node, path)
 
     def _opened(self, node: FileNode, path: str) -> SimFile:
+        """What `open` gives: a disk whose files do something of their own overrides it."""
         return SimFile(self, node, path)
 
     def exists(self, path: str) -> bool:
@@ -272,13 +276,26 @@ class SimDisk:
             node.durable[pos] ^= mask
         return pos
 
+    def put(self, path: str, data: bytes) -> None:
+        """The file holds this, name and contents, on the platter and in the cache, whoever did that: no fault of the
+        disk gets in the way, and nobody is told."""
+        folder, name = self._parent(path), _name(path)
+        node = folder.names.get(name)
+        if not isinstance(node, FileNode):
+            node = FileNode(modified_ms=self.now_ms())
+            folder.change({name: node})
+            folder.sync()
+        node.truncate(0)
+        node.append(data)
+        node.sync()
+
     def files(self, folder: str) -> list[str]:
         """The paths of all files in the folder, and in those in it."""
-        found: list[str] = []
+        paths: list[str] = []
         for name in self.list_folder(folder):
             path = f"{folder}/{name}"
-            found += self.files(path) if self.is_folder(path) else [path]
-        return found
+            paths += self.files(path) if self.is_folder(path) else [path]
+        return paths
 
     def used_bytes(self) -> int:
         return sum(len(node.data) for node in self._walk(self.root) if isinstance(node, FileNode))

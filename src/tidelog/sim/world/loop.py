@@ -73,6 +73,10 @@ class Timeline:
         heappush(self._heap, (when, self._planned, timer))
         return timer
 
+    def planned(self, loop: "SimLoop") -> int:
+        """How many callbacks of this loop are to come."""
+        return sum(1 for _, _, timer in self._heap if timer.loop is loop and not timer.cancelled)
+
     def run_until(self, done: Callable[[], bool], deadline: float, events_max: int = 5_000_000) -> bool:
         """Let time pass until `done` or until `deadline`; whether it is done. A callback's exception passes through.
 
@@ -101,6 +105,8 @@ class SimLoop:
         self.alive = True
         self.alone = False
         self.turns = 0
+        self.blocking = 0
+        """How much blocking work is under way."""
         self.watch = TurnWatch()
         self.lag: Callable[[], float] = lambda: 0.0
         """How much longer the blocking work that was just done takes, on a slow disk."""
@@ -176,8 +182,13 @@ class SimLoop:
                 outcome: Any = work()
             except Exception as error:
                 settle, outcome = promise.fail, error
-            self.call_later(self._blocking_delay() + self.lag(), settle, outcome)
+            self.call_later(self._blocking_delay() + self.lag(), end, settle, outcome)
 
+        def end(settle: Callable[[Any], None], outcome: Any) -> None:
+            self.blocking -= 1
+            settle(outcome)
+
+        self.blocking += 1
         self.call_later(self._blocking_delay(), begin)
         return promise
 

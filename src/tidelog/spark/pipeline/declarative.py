@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.spark.pipeline.file.model import Pipeline, load
+from tidelog.spark.pipeline.file.spec import ConsoleSink, FolderSink, FormatSink, JdbcSink, Sink, TopicSink, UpsertSink
 from tidelog.spark.pipeline.run.session import SQL
 from tidelog.spark.pipeline.sinks.writers import dead_letters, records, shown
 from tidelog.spark.pipeline.tables.build import Views, build, check_topics, make_topics
@@ -44,7 +45,8 @@ class Relations(Views):
         # The server names and forgets these one after the other, and for a table those that it is made of: the last
         # table first, so that none is forgotten that is still to be read.
         named = [name for name in reversed(self._tables) if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
-        views = [SubqueryAlias(self._tables[name]._plan, name) for name in named]
+        # PySpark has no other way to name a table for one text alone.
+        views = [SubqueryAlias(self._tables[name]._plan, name) for name in named]  # noqa: SLF001
         rows: Any = DataFrame(Query(text, views=views), self._spark)
         rows.columns  # noqa: B018  looked at now, for an error that is about this text
         return rows
@@ -64,35 +66,36 @@ def declare(file: str | Path, bootstrap: str | None = None) -> None:
     spark = SparkSession.getActiveSession()
     assert spark is not None, "declare() is for definitions files, which spark-pipelines runs"
     tables = build(spark, pipeline, views=Relations(spark))
-    for name, sink in pipeline.sinks:
-        _declare_sink(pipeline, _plain(name), sink, tables[sink["from"]])
+    for sink in pipeline.sinks:
+        _declare_sink(pipeline, sink, tables[sink.from_table])
     if pipeline.bad_topic is not None:
-        sink = {"topic": pipeline.bad_topic}
         for name in pipeline.sources:
             if f"{name}!" in tables and tables[f"{name}!"].isStreaming:
                 letters = dead_letters(tables[f"{name}!"], pipeline.name)
-                _to_sink(f"bad_rows_{name}", "tidelog", _topic(pipeline, sink), letters)
+                _to_sink(f"bad_rows_{name}", "tidelog", _topic(pipeline, pipeline.bad_topic), letters)
 
 
 def check_declarable(pipeline: Pipeline) -> None:
     """PipelineError at the first key for which Declarative Pipelines have nothing: they append rows, and no more."""
-    if pipeline.told.get("bad_rows", {}).get("drop"):
+    if pipeline.spec.bad_rows is not None and pipeline.bad_topic is None:
         raise pipeline.problem(
             ("bad_rows", "drop"),
             "Declarative Pipelines count no rows that are left out: give bad_rows a topic in place of drop",
         )
-    for index, (name, sink) in enumerate(pipeline.sinks):
-        path = ("sink", index)
-        if sink.get("mode", "append") != "append":
+    for sink in pipeline.sinks:
+        name, path = sink.name, sink.key_path
+        if sink.mode != "append":
             raise pipeline.problem(
-                (*path, "mode"), f"sink {name}: mode = {sink['mode']!r}: Declarative Pipelines only append"
+                (*path, "mode"), f"sink {name}: mode = {sink.mode!r}: Declarative Pipelines only append"
             )
-        for key, instead in (("upsert_by", "use tidelog pipeline run"), ("jdbc", "use tidelog pipeline run")):
-            if key in sink:
-                raise pipeline.problem((*path, key), f"sink {name}: Declarative Pipelines have no {key}: {instead}")
-        if not pipeline.streams and "path" not in sink:
+        if isinstance(sink, UpsertSink | JdbcSink):
+            key = "upsert_by" if isinstance(sink, UpsertSink) else "jdbc"
+            raise pipeline.problem(
+                (*path, key), f"sink {name}: Declarative Pipelines have no {key}: use tidelog pipeline run"
+            )
+        if not pipeline.streams and not isinstance(sink, FolderSink):
             raise pipeline.problem(path, f"sink {name}: without a stream only tables (path) can be declared")
-        if "compact_files" in sink:
+        if isinstance(sink, FolderSink) and sink.compact_files is not None:
             logger.warning("sink %s: Declarative Pipelines merge no files, compact_files has no effect", name)
 
 
@@ -112,8 +115,8 @@ def write_project(pipeline: Pipeline, folder: Path) -> list[Path]:
     ]
     # Not in the specification, where Spark sets them flow by flow and refuses those that it can't set any more; nor on
     # the command line, of which it hands only some on to the server that it starts.
-    settings = {**_catalog(storage), **SQL, **pipeline.told.get("spark", {})}
-    given = "" if pipeline.bootstrap == pipeline.told.get("bootstrap") else f", bootstrap={pipeline.bootstrap!r}"
+    settings = {**_catalog(storage), **SQL, **pipeline.spec.spark}
+    given = "" if pipeline.bootstrap == pipeline.spec.bootstrap else f", bootstrap={pipeline.bootstrap!r}"
     calls = [
         f'"""Declares what {pipeline.file.name} says: tables, and flows to topics."""',
         "",
@@ -145,21 +148,25 @@ def _catalog(storage: Path) -> dict[str, str]:
     }
 
 
-def _declare_sink(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> None:
-    if "topic" in sink:
-        _to_sink(name, "tidelog", _topic(pipeline, sink) | sink.get("options", {}), records(rows, sink.get("key")))
-    elif sink.get("console"):
-        _to_sink(name, "console", {"truncate": "false"}, shown(rows))
-    elif "format" in sink:
-        _to_sink(name, sink["format"], sink.get("options", {}), shown(rows))
-    elif "://" in sink["path"] and rows.isStreaming:
-        _to_sink(name, "parquet", {"path": sink["path"], **sink.get("options", {})}, shown(rows))
-    else:
-        from pyspark import pipelines
+def _declare_sink(pipeline: Pipeline, sink: Sink, rows: Any) -> None:
+    name, options = _plain(sink.name), dict(sink.options)
+    match sink:
+        case TopicSink():
+            _to_sink(name, "tidelog", _topic(pipeline, sink.topic) | options, records(rows, sink.key))
+        case ConsoleSink():
+            _to_sink(name, "console", {"truncate": "false"}, shown(rows))
+        case FormatSink():
+            _to_sink(name, sink.format, options, shown(rows))
+        case FolderSink(is_address=True) if rows.isStreaming:
+            _to_sink(name, "parquet", {"path": sink.path, **options}, shown(rows))
+        case FolderSink():
+            from pyspark import pipelines
 
-        chosen = shown(rows)
-        made: Any = pipelines.table if rows.isStreaming else pipelines.materialized_view
-        made(name=name, format="parquet", partition_cols=sink.get("partition_by"))(lambda: chosen)
+            chosen = shown(rows)
+            made: Any = pipelines.table if rows.isStreaming else pipelines.materialized_view
+            made(name=name, format="parquet", partition_cols=list(sink.partition_by) or None)(lambda: chosen)
+        case UpsertSink() | JdbcSink():
+            raise AssertionError("check_declarable lets none of these through")
 
 
 def _to_sink(name: str, format_name: str, options: dict[str, str], rows: Any) -> None:
@@ -169,8 +176,8 @@ def _to_sink(name: str, format_name: str, options: dict[str, str], rows: Any) ->
     pipelines.append_flow(target=name, name=f"to_{name}")(lambda: rows)
 
 
-def _topic(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
-    return {**pipeline.kafka, "topic": sink["topic"]}
+def _topic(pipeline: Pipeline, topic: str) -> dict[str, str]:
+    return {**pipeline.kafka, "topic": topic}
 
 
 def _plain(name: str) -> str:

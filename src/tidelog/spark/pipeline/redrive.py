@@ -39,9 +39,9 @@ def redrive(bootstrap: str, dead: str, to: str | None, limit: int | None, *, dry
     """
     knock(bootstrap)
     with Cluster(bootstrap, Options(patience_s=PATIENCE_S)) as cluster:
-        sending = None if dry_run else _Sending(bootstrap, dead)
+        sending = None if dry_run else Sending(bootstrap, dead)
         places = [(dead, partition) for partition in sorted(cluster.topic(dead).partitions)]
-        begin = {place: found.offset for place, found in list_offsets(cluster, dict.fromkeys(places, EARLIEST)).items()}
+        begin = {place: each.offset for place, each in list_offsets(cluster, dict.fromkeys(places, EARLIEST)).items()}
         sent: dict[str, int] = {}
         for place in places:
             known = committed_offset(cluster, f"redrive-{dead}", place)
@@ -70,24 +70,26 @@ def _letters(bootstrap: str, place: tuple[str, int], start: int) -> Iterator[Mes
 
 def _target(letter: Message, to: str | None, cluster: Cluster) -> tuple[str, int]:
     """Where a letter goes: the partition that it came from, where that is there; -1 leaves it to the key."""
-    told = {name: value.decode() for name, value in letter.headers if value is not None and name.startswith("tidelog.")}
-    topic = to or told.get(ORIGIN)
+    headers = {
+        name: value.decode() for name, value in letter.headers if value is not None and name.startswith("tidelog.")
+    }
+    topic = to or headers.get(ORIGIN)
     if topic is None:
         raise ClientError(
             f"{letter.topic}-{letter.partition} offset {letter.offset} has no header {ORIGIN}: it is no dead letter",
             "name the topic to send it to with --to",
         )
-    partition = told.get(ORIGIN_PARTITION, "")
+    partition = headers.get(ORIGIN_PARTITION, "")
     try:
         there = cluster.topic(topic).partitions
     except KafkaError as error:
         raise ClientError(str(error), f"`tidelog topic create {topic}`, or name another with --to") from None
-    if topic == told.get(ORIGIN) and partition.isdecimal() and int(partition) in there:
+    if topic == headers.get(ORIGIN) and partition.isdecimal() and int(partition) in there:
         return topic, int(partition)
     return topic, -1
 
 
-class _Sending:
+class Sending:
     """A transactional producer under the name of the dead letters' topic: a second one that redrives it is fenced."""
 
     def __init__(self, bootstrap: str, dead: str) -> None:

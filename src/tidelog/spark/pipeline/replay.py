@@ -15,7 +15,7 @@ TELL_S = 1.0
 Tell = Callable[[int], None]
 
 
-class _Told:
+class _Counter:
     """Counts, and says so about once a second."""
 
     def __init__(self, tell: Tell) -> None:
@@ -34,7 +34,7 @@ def replay_topic(
     bootstrap: str, topic: str, to: str, start: Start, end: Start | None, partitions: list[int] | None, tell: Tell
 ) -> int:
     """Copy the records of a topic from one place to another (its end now) into a topic, partition by partition."""
-    told = _Told(tell)
+    counter = _Counter(tell)
     with Cluster(bootstrap, Options(patience_s=30)) as cluster, _producer(bootstrap) as producer:
         there = sorted(cluster.topic(topic).partitions)
         if absent := [each for each in partitions or () if each not in there]:
@@ -43,7 +43,7 @@ def replay_topic(
             last = _end(cluster, topic, partition, end)
             if last is not None and start.kind == "offset" and start.value >= last:
                 continue
-            found = read(
+            records = read(
                 bootstrap,
                 topic,
                 start=start,
@@ -51,14 +51,14 @@ def replay_topic(
                 stop_at_end=True,
                 isolation_level="read_committed",
             )
-            for record in found:
+            for record in records:
                 if last is not None and record.offset >= last:
                     break
                 came = ("tidelog.replayed", f"{topic}-{partition}:{record.offset}".encode())
                 at = max(record.timestamp_ms, 0)
                 producer.send(to, record.value, key=record.key, headers=[*record.headers, came], timestamp_ms=at)
-                told.one_more()
-    return told.count
+                counter.one_more()
+    return counter.count
 
 
 def _begun(cluster: Cluster, topic: str, partitions: list[int], start: Start) -> list[int]:
@@ -85,8 +85,8 @@ def _end(cluster: Cluster, topic: str, partition: int, end: Start | None) -> int
         return end.value
     if end.kind != "time":
         raise ClientError(f"--until {end.kind}: name an offset, a time, or how long ago")
-    found = list_offsets(cluster, {(topic, partition): end.value})[topic, partition].offset
-    return None if found < 0 else found
+    offset = list_offsets(cluster, {(topic, partition): end.value})[topic, partition].offset
+    return None if offset < 0 else offset
 
 
 def replay_table(bootstrap: str, path: Path, to: str, key: str | None, tell: Tell) -> int:
@@ -95,7 +95,7 @@ def replay_table(bootstrap: str, path: Path, to: str, key: str | None, tell: Tel
     names = [name for name in table.schema.names if not name.startswith(("_", "tidelog_"))]
     if key is not None and key not in names:
         raise ClientError(f"{path} has no column {key}", f"it has {', '.join(names)}")
-    told = _Told(tell)
+    counter = _Counter(tell)
     columns = [(json.dumps(name, ensure_ascii=False), name, json_of(table.schema.field(name).type)) for name in names]
     key_text = None if key is None else key_of(table.schema.field(key).type)
     with _producer(bootstrap) as producer:
@@ -103,8 +103,8 @@ def replay_table(bootstrap: str, path: Path, to: str, key: str | None, tell: Tel
             chosen = None if key_text is None or key is None or row[key] is None else key_text(row[key])
             value = "{" + ",".join(f"{quoted}:{text(row[name])}" for quoted, name, text in columns) + "}"
             producer.send(to, value.encode(), key=chosen.encode() if isinstance(chosen, str) else chosen)
-            told.one_more()
-    return told.count
+            counter.one_more()
+    return counter.count
 
 
 def _producer(bootstrap: str) -> Producer:
@@ -120,11 +120,11 @@ def _table(path: Path) -> Any:
     arrow: Any = pyarrow
     library: Any = pyarrow.dataset
     options: dict[str, Any] = {"format": "parquet", "partitioning": "hive", "exclude_invalid_files": True}
-    found = library.dataset(str(path), **options)
-    if not found.files:
+    dataset = library.dataset(str(path), **options)
+    if not dataset.files:
         raise ClientError(f"{path} holds no Parquet files")
-    shapes = [fragment.physical_schema for fragment in found.get_fragments()]
-    whole = arrow.unify_schemas([*shapes, found.schema], promote_options="permissive")
+    shapes = [fragment.physical_schema for fragment in dataset.get_fragments()]
+    whole = arrow.unify_schemas([*shapes, dataset.schema], promote_options="permissive")
     return library.dataset(str(path), schema=whole, **options)
 
 

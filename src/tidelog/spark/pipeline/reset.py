@@ -5,16 +5,14 @@ moved away at once, what else is kept of its batches goes, and then it is noted 
 is missing, sinks refuse what comes under a known batch's number, and lose nothing.
 """
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tidelog.spark.checkpoint import last_finished, query_id
 from tidelog.spark.pipeline.file.model import Pipeline
-from tidelog.spark.pipeline.file.validate import BAD_ROWS
 from tidelog.spark.pipeline.quarantine import notes
-from tidelog.spark.pipeline.run.resets import Reset, checkpoint_of, last_reset, names_of, note_reset
+from tidelog.spark.pipeline.run.resets import Reset, checkpoint_of, checkpoints_of, last_reset, names_of, note_reset
 from tidelog.spark.pipeline.sinks import left_out
 from tidelog.spark.sink.abort_run import end_owned
 from tidelog.spark.sink.producers import Owner
@@ -34,14 +32,14 @@ class Forgotten:
 
 def queries_of(pipeline: Pipeline) -> list[str]:
     """The queries that may be reset: those of the file, and what else has a checkpoint, as queries for bad rows do."""
-    named = [name for name, _ in pipeline.sinks]
-    there = {each.name for each in (pipeline.state / "checkpoints").glob("*/") if not each.name.startswith(".")}
+    named = [sink.name for sink in pipeline.sinks]
+    there = {each.name for each in checkpoints_of(pipeline).glob("*/") if not each.name.startswith(".")}
     return [*named, *sorted(there - set(named))]
 
 
 def described(pipeline: Pipeline, query: str) -> Forgotten:
     checkpoint = checkpoint_of(pipeline, query)
-    last = max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=None)
+    last = last_finished(checkpoint)
     return Forgotten(None if last is None else last + 1, (checkpoint / "state").exists())
 
 
@@ -65,13 +63,13 @@ def reset(pipeline: Pipeline, query: str, start: str | None) -> Reset:
 
 def _end_what_is_open(pipeline: Pipeline, query: str, checkpoint: Path) -> None:
     """Readers of its topic wait for what a run that was killed left open: nobody would come to end it."""
-    sink = _sink(pipeline, query)
-    if "topic" not in sink:
+    given = pipeline.topic_options(query)
+    if given is None:
         return
     names = names_of(pipeline, query)
     older = {older_name(job_sink(Job("", "", name))) for name in names}
     try:
-        spark_id = json.loads((checkpoint / "metadata").read_text())["id"]
+        spark_id = query_id(checkpoint)
     except (FileNotFoundError, ValueError):
         spark_id = None
 
@@ -81,11 +79,5 @@ def _end_what_is_open(pipeline: Pipeline, query: str, checkpoint: Path) -> None:
             return job.query == spark_id or job.job in names
         return owner.sink == spark_id or owner.sink in older
 
-    options = read_sink_options({**pipeline.kafka, **sink.get("options", {})}, streaming=True)
+    options = read_sink_options({**pipeline.kafka, **given}, streaming=True)
     end_owned(options, is_its, f"sink {query}", is_ending=False)
-
-
-def _sink(pipeline: Pipeline, query: str) -> dict[str, Any]:
-    if query.startswith(BAD_ROWS):
-        return {} if pipeline.bad_topic is None else {"topic": pipeline.bad_topic}
-    return dict(pipeline.sinks).get(query, {})

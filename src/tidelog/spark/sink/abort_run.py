@@ -53,11 +53,11 @@ def end_owned(options: SinkOptions, wanted: Callable[[Owner], bool], whose: str,
     with Cluster(options.bootstrap, replace(options.rpc, patience_s=PATIENCE_S)) as cluster:
         looks = quiet = 0
         while looks < LOOKS_MAX and quiet < (QUIET_LOOKS if ended or is_ending else 1):
-            found = _open(cluster, wanted)
-            for sink, run in {(owner.sink, owner.run) for owner in found.values()}:
+            owners = _open(cluster, wanted)
+            for sink, run in {(owner.sink, owner.run) for owner in owners.values()}:
                 Decisions(cluster, sink, run, options.decisions).abort(BATCH_MAX, None, ())
-            ended |= found.keys()
-            looks, quiet = looks + 1, 0 if found else quiet + 1
+            ended |= owners.keys()
+            looks, quiet = looks + 1, 0 if owners else quiet + 1
             if ended or is_ending:
                 time.sleep(PAUSE_S)
     if ended:

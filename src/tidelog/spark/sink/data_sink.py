@@ -141,14 +141,14 @@ def _end_rest(options: SinkOptions, messages: list[WriterCommitMessage | None], 
     Whose that is, is told by those that came to their end, by the writer's name, and by a run of its own. The same name
     may be another query's too, of a job that both write in their callbacks: then the first of these tells them apart.
     """
-    told = {(each.attempt.sink, each.attempt.run) for each in messages if isinstance(each, Written)}
-    sinks = {sink for sink, _ in told}
-    if options.delivery != "exactly-once" or not (told or writer or run):
+    runs = {(each.attempt.sink, each.attempt.run) for each in messages if isinstance(each, Written)}
+    sinks = {sink for sink, _ in runs}
+    if options.delivery != "exactly-once" or not (runs or writer or run):
         return
 
     def is_left(owner: Owner) -> bool:
         is_named = writer != "" and owner.writer == writer and (not sinks or owner.sink in sinks)
-        return (owner.sink, owner.run) in told or owner.run == run or is_named
+        return (owner.sink, owner.run) in runs or owner.run == run or is_named
 
     end_owned(options, is_left, "what wrote this batch", is_ending=True)
 
@@ -246,19 +246,19 @@ def settle(
     commit: bool,
 ) -> None:
     """The driver: end what tasks left open, by the decision on the batch."""
-    told = [each for each in messages if isinstance(each, Written)]
-    if not told:
+    reports = [each for each in messages if isinstance(each, Written)]
+    if not reports:
         return
-    attempt = told[0].attempt
+    attempt = reports[0].attempt
     if options.delivery != "exactly-once":
         _end_earlier(options, attempt)
         return
-    term = min((each.term for each in told if each.term is not None), default=None)
-    reported = [each.producer for each in told if each.producer is not None]
+    term = min((each.term for each in reports if each.term is not None), default=None)
+    reported = [each.producer for each in reports if each.producer is not None]
     cluster = cluster_of(options.bootstrap, options.rpc)
     decisions = _decisions(cluster, options, attempt)
     if commit:
-        made = _fingerprint(cluster, options, attempt, told)
+        made = _fingerprint(cluster, options, attempt, reports)
         decisions.commit(batch, term, reported, made, checked=not options.keeps)
     else:
         decisions.abort(batch, term, reported)
@@ -278,17 +278,17 @@ def _end_earlier(options: SinkOptions, attempt: Attempt) -> None:
             _gone_on.popitem(last=False)
 
 
-def _fingerprint(cluster: Cluster, options: SinkOptions, attempt: Attempt, told: list[Written]) -> Fingerprint:
+def _fingerprint(cluster: Cluster, options: SinkOptions, attempt: Attempt, reports: list[Written]) -> Fingerprint:
     """What a batch was made of, by what its tasks reported and what the driver can see."""
-    rows = sum(each.rows for each in told)
-    named = {options.topic} if options.topic and rows else {topic for each in told for topic in each.topics}
+    rows = sum(each.rows for each in reports)
+    named = {options.topic} if options.topic and rows else {topic for each in reports for topic in each.topics}
     ids = _ids(cluster, sorted(named)[:TOPICS_MAX])
     job = job_of(attempt.sink)
     query = attempt.sink if job is None else job.query
     planned = None if options.input else batch_input(options.checkpoint, query, attempt.batch)
     return Fingerprint(
         rows,
-        sum(each.hash for each in told) % HASHES,
+        sum(each.hash for each in reports) % HASHES,
         options.input or (planned and planned.offsets),
         options.topic or "",
         ids.get(options.topic) if options.topic else None,
@@ -298,8 +298,8 @@ def _fingerprint(cluster: Cluster, options: SinkOptions, attempt: Attempt, told:
 
 
 def _ids(cluster: Cluster, topics: list[str]) -> dict[str, str]:
-    found = cluster.topics(topics) if topics else {}
-    return {name: topic.id.hex() for name, topic in found.items() if topic.id.hex() != NONE}
+    by_name = cluster.topics(topics) if topics else {}
+    return {name: topic.id.hex() for name, topic in by_name.items() if topic.id.hex() != NONE}
 
 
 _drivers: OrderedDict[tuple[str, str, str, str], tuple[Decisions, float]] = OrderedDict()

@@ -261,7 +261,7 @@ class Decisions:
         """
         if last.older is None:
             return last
-        return Decisions(self._cluster, last.older, self._run, self._topic)._hand_over(self._sink, last)
+        return Decisions(self._cluster, last.older, self._run, self._topic).hand_over(self._sink, last)
 
     def _inherited_from(self) -> str | None:
         """The older name that this sink went on from: a run that was killed then may have left its tasks' open."""
@@ -271,7 +271,7 @@ class Decisions:
         last = standing(self._cluster, older, self._topic)
         return older if decided(self._cluster, older, self._topic, last).heir == self._sink else None
 
-    def _hand_over(self, heir: str, seen: Standing) -> Standing:
+    def hand_over(self, heir: str, seen: Standing) -> Standing:
         def give(_: bool) -> Standing:
             last = self._standing()
             if last == NOTHING:
@@ -314,17 +314,17 @@ class Decisions:
         return decided
 
     def _last_decided(self, last: Standing) -> Decided:
-        found = decided(self._cluster, self._sink, self._topic, last)
-        return found if last.older is None else replace(found, heir=None)  # which this one is
+        decision = decided(self._cluster, self._sink, self._topic, last)
+        return decision if last.older is None else replace(decision, heir=None)  # which this one is
 
     def _recorded(self) -> Standing:
         """By the topic, where the group tells nothing: it is forgotten, or has the name that earlier versions gave it.
 
         A driver of such a version that still lives looks there: it is told of the next decision, too, and stops.
         """
-        found = recorded(self._cluster, self._sink, self._topic)
-        self._tells_older = found != NOTHING and found.older is None
-        return found
+        last = recorded(self._cluster, self._sink, self._topic)
+        self._tells_older = last != NOTHING and last.older is None
+        return last
 
     def _standing(self, *, stable: bool = True) -> Standing:
         return standing(self._cluster, self._sink, self._topic, stable=stable)
@@ -372,18 +372,18 @@ class Decisions:
         """The commit point: a record and an offset, in one transaction. The decision, and where it stands."""
         driver = self._driver
         assert driver is not None
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "batch": decision.batch,
             "term": decision.term,
             "run": decision.run,
             "transactions": [[each.transactional_id, each.id, each.epoch] for each in chosen.transactions],
-            **chosen.made.told(),
+            **chosen.made.to_json(),
         }
         if chosen.heir is not None:
-            told["heir"] = chosen.heir
+            fields["heir"] = chosen.heir
         if chosen.decided_ms is not None:
-            told["decided_ms"] = chosen.decided_ms
-        record = Record(timestamp=int(time.time() * 1000), key=self._sink.encode(), value=json.dumps(told).encode())
+            fields["decided_ms"] = chosen.decided_ms
+        record = Record(timestamp=int(time.time() * 1000), key=self._sink.encode(), value=json.dumps(fields).encode())
         batch = build([record], producer_id=driver.id, producer_epoch=driver.epoch, base_sequence=0, transactional=True)
         try:
             at = produce(self._cluster, self._topic, 0, batch, transactional_id=driver.transactional_id)

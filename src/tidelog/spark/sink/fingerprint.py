@@ -8,15 +8,14 @@ their order nor how they are cut into tasks shows.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-OFFSET_LOG = "v1"
-HEAD_LINES = 2
+from tidelog.spark.checkpoint import planned_batch, query_id
+
 HASHES = 2**64
 
 
@@ -62,7 +61,7 @@ class Fingerprint:
             return f"has {self.rows} rows and that one had {before.rows}"
         return f"has other rows, {self.rows} as well" if _differ(self.hash, before.hash) else None
 
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """As it stands in a decision."""
         return {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
 
@@ -70,9 +69,9 @@ class Fingerprint:
 UNKNOWN = Fingerprint()
 
 
-def fingerprint(told: dict[str, Any]) -> Fingerprint:
+def fingerprint(decision: dict[str, Any]) -> Fingerprint:
     """As a decision has it."""
-    return Fingerprint(*(told.get(name) for name in _NAMES))
+    return Fingerprint(*(decision.get(name) for name in _NAMES))
 
 
 def _differ(one: object, other: object) -> bool:
@@ -100,14 +99,12 @@ def batch_input(checkpoint: str | None, query: str, batch: int) -> BatchInput | 
     if folder is None:
         return None
     try:
-        if json.loads((folder / "metadata").read_text())["id"] != query:
-            return None
-        lines = (folder / "offsets" / str(batch)).read_text().splitlines()
+        planned = planned_batch(folder, batch) if query_id(folder) == query else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if lines[:1] != [OFFSET_LOG] or len(lines) <= HEAD_LINES:
+    if planned is None or not planned.sources:
         return None
-    return BatchInput(f"offsets-{_hashed(lines[HEAD_LINES:])}", _hashed(lines[1:HEAD_LINES]))
+    return BatchInput(f"offsets-{_hashed(planned.sources)}", _hashed(planned.head))
 
 
 def _hashed(lines: list[str]) -> str:
@@ -118,7 +115,7 @@ def _local(place: str | None) -> Path | None:
     """A folder of this machine's, of a path or a file: URI."""
     if not place:
         return None
-    found = urlsplit(place)
-    if found.scheme not in ("", "file") or found.netloc:
+    url = urlsplit(place)
+    if url.scheme not in ("", "file") or url.netloc:
         return None
-    return Path(unquote(found.path) if found.scheme else place)
+    return Path(unquote(url.path) if url.scheme else place)

@@ -53,20 +53,20 @@ class Renewal:
         while not self._over.wait(pause_s * random.uniform(0.7, 1.0)):
             try:
                 cluster = cluster or Cluster(self._options.bootstrap, replace(self._options.rpc, patience_s=PATIENCE_S))
-                pause_s = RENEW_S * min(max(self._renewed(cluster) / OFTEN_UP_TO, 1.0), RARER_BY_MAX)
+                pause_s = RENEW_S * min(max(self.renew(cluster) / OFTEN_UP_TO, 1.0), RARER_BY_MAX)
             except Exception as error:  # the next time, perhaps: a lease is many times as long as a pause
                 logger.warning("the leases of %s were not renewed: %s", self._attempt.sink, error)
         if cluster is not None:
             with suppress(OSError):
                 cluster.close()
 
-    def _renewed(self, cluster: Cluster) -> int:
-        """How many there are."""
+    def renew(self, cluster: Cluster) -> int:
+        """Renew all leases of the run; how many there are."""
 
         def wanted(name: str) -> bool:
             owner = owner_of(name)
             return owner is not None and (owner.sink, owner.run) == (self._attempt.sink, self._attempt.run)
 
-        found = [each for each in describe_open(cluster, wanted) if each.leased]
-        renew(cluster, found)
-        return len(found)
+        transactions = [each for each in describe_open(cluster, wanted) if each.leased]
+        renew(cluster, transactions)
+        return len(transactions)

@@ -66,7 +66,7 @@ class Outbound:
                     self._add_with_headers(topic, rows)
                 else:
                     self._add_plain(topic, rows, names)
-            if self._may_hold > HELD_BYTES_MAX and self._held_bytes() > HELD_BYTES_MAX:
+            if self._may_hold > HELD_BYTES_MAX and self.held_bytes() > HELD_BYTES_MAX:
                 self._send_all()
         self.hash.add(batch)
         self.rows += batch.num_rows
@@ -212,7 +212,8 @@ class Outbound:
             )
         return column.fill_null(-1).to_numpy(zero_copy_only=False).astype(numbers.int32).tobytes()
 
-    def _held_bytes(self) -> int:
+    def held_bytes(self) -> int:
+        """What is gathered, and not sent yet."""
         return sum(len(held.out) for partitions in self._topics.values() for held in partitions)
 
     def _send_all(self) -> None:

@@ -56,7 +56,7 @@ _TASK_ID = re.compile(
 )
 
 
-def writer_of(*told: str) -> str:
+def writer_of(*parts: str) -> str:
     """A name for who writes in a driver, which each of its processes finds by itself, and tasks are told.
 
     Spark gives a stream's driver nothing that tells a query, nor a run of it, when a batch fails of which no task came
@@ -64,8 +64,8 @@ def writer_of(*told: str) -> str:
     Empty where they are not.
     """
     driver = os.environ.get("SPARK_LOCAL_DIRS", "")
-    whole = "\0".join((driver, *told)).encode()
-    return hashlib.sha256(whole).hexdigest()[:NAME_CHARS] if driver and all(told) else ""
+    whole = "\0".join((driver, *parts)).encode()
+    return hashlib.sha256(whole).hexdigest()[:NAME_CHARS] if driver and all(parts) else ""
 
 
 def driver_id(sink: str) -> str:
@@ -82,8 +82,8 @@ def owner_of(transactional_id: str) -> Owner | None:
 
     A sink's name may hold anything; what follows it holds no such word again.
     """
-    found = _TASK_ID.fullmatch(transactional_id)
-    return None if found is None else Owner(found["sink"], found["run"], found["writer"] or "")
+    match = _TASK_ID.fullmatch(transactional_id)
+    return None if match is None else Owner(match["sink"], match["run"], match["writer"] or "")
 
 
 @dataclass(slots=True)

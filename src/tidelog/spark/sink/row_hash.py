@@ -37,23 +37,23 @@ class RowHash:
     def _extra(self, rows: Any) -> bytes:
         """What a row has besides key and value, in 32 bits; no bytes at all where no row has anything."""
         names = rows.schema.names
-        found: Any = None
+        bits: Any = None
         if self._topic is None and "topic" in names:
             known = rows.column("topic").dictionary_encode()
             named = known.dictionary.to_pylist()
             self.topics.update(named)
             hashes = numbers.array([crc32((name or "").encode()) for name in named] + [0])
-            found = hashes[known.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+            bits = hashes[known.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
         if "partition" in names:
             chosen = rows.column("partition").cast(arrow.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-            found = _joined(found, (chosen + 1) * SPREAD)
+            bits = _joined(bits, (chosen + 1) * SPREAD)
         if "headers" in names and rows.column("headers").null_count < rows.num_rows:
-            found = _joined(found, numbers.array([_hashed(pairs) for pairs in rows.column("headers").to_pylist()]))
-        return b"" if found is None else (found & 0xFFFFFFFF).astype(numbers.uint32).tobytes()
+            bits = _joined(bits, numbers.array([_hashed(pairs) for pairs in rows.column("headers").to_pylist()]))
+        return b"" if bits is None else (bits & 0xFFFFFFFF).astype(numbers.uint32).tobytes()
 
 
-def _joined(found: Any, more: Any) -> Any:
-    return more if found is None else found ^ more
+def _joined(bits: Any, more: Any) -> Any:
+    return more if bits is None else bits ^ more
 
 
 def _hashed(pairs: list[dict[str, Any] | None] | None) -> int:

@@ -16,7 +16,7 @@ from tidelog.spark.sink.sink_options import SinkOptions
 from tidelog.spark.sink.sink_progress import NOTHING, decided, recorded, standing
 
 
-class NotTold(RuntimeError):
+class UnknownDecision(RuntimeError):
     """Whether a batch is decided can't be told from what is known: nothing of it was ended."""
 
     def __init__(self, what: str, advice: str) -> None:
@@ -24,11 +24,11 @@ class NotTold(RuntimeError):
         self.advice = advice
 
 
-def settle_run(options: SinkOptions, run: str, told: str | None = None) -> int:
+def settle_run(options: SinkOptions, run: str, decisions: str | None = None) -> int:
     """End what tasks of a run left open, as the decisions of its sinks say; how many ids that were.
 
-    `told` is the topic of decisions, where somebody named it. Else the groups of the sinks tell it, or it is the one of
-    `options`. NotTold, with nothing ended, where it can't be the right one.
+    `decisions` is their topic, where somebody named it. Else the groups of the sinks tell it, or it is that of the
+    options. UnknownDecision, with nothing ended, where it can't be the right one.
     """
     left: dict[str, list[Described]] = {}
     with Cluster(options.bootstrap, options.rpc) as cluster:
@@ -36,7 +36,10 @@ def settle_run(options: SinkOptions, run: str, told: str | None = None) -> int:
             owner = owner_of(each.producer.transactional_id or "")
             if owner is not None:
                 left.setdefault(owner.sink, []).append(each)
-        topics = {sink: _topic(cluster, sink, found, told, options.decisions) for sink, found in left.items()}
+        topics = {
+            sink: _topic(cluster, sink, transactions, decisions, options.decisions)
+            for sink, transactions in left.items()
+        }
 
     def end(sink: str, topic: str) -> int:
         def is_its(owner: Owner) -> bool:
@@ -47,10 +50,10 @@ def settle_run(options: SinkOptions, run: str, told: str | None = None) -> int:
     return sum(end(sink, topic) for sink, topic in topics.items())
 
 
-def _topic(cluster: Cluster, sink: str, left: list[Described], told: str | None, usual: str) -> str:
+def _topic(cluster: Cluster, sink: str, left: list[Described], decisions: str | None, usual: str) -> str:
     """The topic that holds the sink's last decision, by which what is `left` can be ended."""
     by_groups = _by_groups(cluster, sink)
-    wanted = [told] if told is not None else by_groups or [usual]
+    wanted = [decisions] if decisions is not None else by_groups or [usual]
     lasting = {each.producer: each for each in left if not each.leased}  # a lease is given up before a decision
     deciding: list[str] = []
     for topic in cluster.topics(dict.fromkeys([*wanted, *by_groups])):
@@ -60,8 +63,9 @@ def _topic(cluster: Cluster, sink: str, left: list[Described], told: str | None,
             continue
         if lasting.keys() & set(decided(cluster, sink, topic, last).transactions):
             if topic not in wanted:
-                raise NotTold(
-                    f"the batch of {described(sink)} that was left open is decided in topic {topic}, not in {told}",
+                raise UnknownDecision(
+                    f"the batch of {described(sink)} that was left open is decided in topic {topic}, not in "
+                    f"{decisions}",
                     f"settle it with --decisions {topic}",
                 )
             return topic
@@ -70,7 +74,7 @@ def _topic(cluster: Cluster, sink: str, left: list[Described], told: str | None,
         return (deciding or wanted)[0]
     if len(deciding) != 1:
         name = next(iter(lasting.values())).producer.transactional_id
-        raise NotTold(
+        raise UnknownDecision(
             f"{name} is prepared, and no decision of {described(sink)} is in {' or '.join(wanted)}: its batch may be "
             "decided elsewhere, and then its rows would be lost"
             if not deciding

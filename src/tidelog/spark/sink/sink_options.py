@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tidelog.rpc.address import addresses
 from tidelog.rpc.options import Options
-from tidelog.spark.client_options import problems, problems_of_values
 from tidelog.spark.source.options import NAMES as NAMES_OF_SOURCE
-from tidelog.spark.source.options import OptionError
+from tidelog.spark.source.options import OptionError, split_options
 from tidelog.wire.compression import CODEC_NAMES
 
 NAMES = (
@@ -65,16 +63,7 @@ class SinkOptions:
 
 def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """All options at once; OptionError names the first that is wrong."""
-    options = {name.lower(): value for name, value in given.items()}
-    for problem in problems(options, KNOWN, REFUSED):
-        raise OptionError(problem)
-    kafka = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
-    for problem in problems_of_values(kafka):
-        raise OptionError(problem)
-    try:
-        addresses(kafka.get("bootstrap.servers", ""))
-    except ValueError as error:
-        raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
+    options, kafka = split_options(given, KNOWN, REFUSED)
     job = options.get("jobid")
     if job == "":
         raise OptionError("option jobId is empty: it is what a repetition is known by")

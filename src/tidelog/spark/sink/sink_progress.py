@@ -58,10 +58,10 @@ def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -
 
     Where an earlier version had another name for it, and nobody has gone on from there yet, that counts.
     """
-    found = _standing(cluster, sink, topic, stable)
+    own = _standing(cluster, sink, topic, stable)
     older = older_name(sink)
-    if found != NOTHING or older is None:
-        return found
+    if own != NOTHING or older is None:
+        return own
     before = _standing(cluster, older, topic, stable)
     if before == NOTHING or decided(cluster, older, topic, before).heir is not None:
         return NOTHING
@@ -69,10 +69,10 @@ def standing(cluster: Cluster, sink: str, topic: str, *, stable: bool = False) -
 
 
 def _standing(cluster: Cluster, sink: str, topic: str, stable: bool) -> Standing:
-    found = committed_offset(cluster, group_of(sink), (topic, 0), stable=stable)
-    if found is None:
+    offset_and_note = committed_offset(cluster, group_of(sink), (topic, 0), stable=stable)
+    if offset_and_note is None:
         return NOTHING
-    batch, note = found
+    batch, note = offset_and_note
     at, term, run, none = [*note.split(" "), "", "", ""][:4]
     if not at.isdecimal():
         raise KafkaError(
@@ -93,8 +93,8 @@ def decided(cluster: Cluster, sink: str, topic: str, last: Standing) -> Decided:
     if last.at < 0:
         return Decided()
     name = last.older or sink
-    for _, told, _ in _records(cluster, (name,), topic, (last.at, last.at + 1), READ_UNCOMMITTED):
-        return _decided(told)
+    for _, record, _ in _records(cluster, (name,), topic, (last.at, last.at + 1), READ_UNCOMMITTED):
+        return _decided(record)
     raise KafkaError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"the decision on batch {last.batch} of {name} is not at offset {last.at} of {topic}-0: is it another topic, "
@@ -102,9 +102,9 @@ def decided(cluster: Cluster, sink: str, topic: str, last: Standing) -> Decided:
     )
 
 
-def _decided(told: dict[str, Any]) -> Decided:
-    named = (Producer(name, id, epoch) for name, id, epoch in told["transactions"])
-    return Decided(tuple(named), fingerprint(told), told.get("heir"), told.get("decided_ms"))
+def _decided(record: dict[str, Any]) -> Decided:
+    named = (Producer(name, id, epoch) for name, id, epoch in record["transactions"])
+    return Decided(tuple(named), fingerprint(record), record.get("heir"), record.get("decided_ms"))
 
 
 def recorded(cluster: Cluster, sink: str, topic: str) -> Standing:
@@ -117,12 +117,12 @@ def recorded(cluster: Cluster, sink: str, topic: str) -> Standing:
     begin = list_offsets(cluster, {place: EARLIEST})[place].offset
     end = list_offsets(cluster, {place: LATEST})[place].offset
     names = (sink,) if older is None else (sink, older)
-    for name, told, at in _records(cluster, names, topic, (begin, end), READ_COMMITTED):
-        found = Standing(told["batch"], told.get("term", 0), told.get("run", ""), at)
+    for name, record, at in _records(cluster, names, topic, (begin, end), READ_COMMITTED):
+        progress = Standing(record["batch"], record.get("term", 0), record.get("run", ""), at)
         if name == sink:
-            own = found
+            own = progress
         else:
-            before = replace(found, older=older) if told.get("heir") in (None, sink) else NOTHING
+            before = replace(progress, older=older) if record.get("heir") in (None, sink) else NOTHING
     return before if own == NOTHING else own
 
 

@@ -19,6 +19,7 @@ from tidelog.spark.source.plan import Offsets
 from tidelog.spark.source.schema import schema
 from tidelog.spark.source.stream import TopicStreamReader
 from tidelog.spark.source.tasks import Reading, TaskRanges, settle
+from tidelog.wire.topic_partition import TopicPartition
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -83,7 +84,7 @@ class TopicReader(Reading, DataSourceReader):
             start, end = _in_order(options, places, floating, start, end)
             if "offsets" in (options.start.kind, options.end.kind):
                 earliest, latest = lookup.earliest(places), lookup.latest(places)
-                start, end, losses = plan.available(start, end, earliest, latest, told=places)
+                start, end, losses = plan.available(start, end, earliest, latest, by_option=places)
                 settle(options, losses)
             if narrowed.since_ms is not None:
                 since = lookup.first_since(places, narrowed.since_ms)
@@ -94,15 +95,15 @@ class TopicReader(Reading, DataSourceReader):
         return self._tasks(start, end, lookup.ids, floating) or [_NOTHING]
 
 
-def _at_earliest(options: SourceOptions, place: plan.Place) -> bool:
+def _at_earliest(options: SourceOptions, place: TopicPartition) -> bool:
     """Whether a partition is to be read from wherever it begins: retention may move that until it is read."""
     return options.start.kind == "earliest" or options.start.at(place) == EARLIEST
 
 
 def _in_order(
     options: SourceOptions,
-    places: Collection[plan.Place],
-    floating: Collection[plan.Place],
+    places: Collection[TopicPartition],
+    floating: Collection[TopicPartition],
     start: Offsets,
     end: Offsets,
 ) -> tuple[Offsets, Offsets]:

@@ -7,8 +7,9 @@ from tidelog.rpc import EARLIEST, LATEST, Cluster, Topic, list_offsets
 from tidelog.rpc.offsets import READ_UNCOMMITTED
 from tidelog.spark.identity import short_id
 from tidelog.spark.source.options import OptionError, SourceOptions, Spot, compiled
-from tidelog.spark.source.plan import Offsets, Place
+from tidelog.spark.source.plan import Offsets
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 
 class Lookup:
@@ -23,7 +24,7 @@ class Lookup:
         if options.pattern is not None:
             self._pattern = compiled(options.pattern)
 
-    def subscribed(self, place: Place) -> bool:
+    def subscribed(self, place: TopicPartition) -> bool:
         """Whether the subscription means this partition, whether or not it is there."""
         if self._pattern is not None:
             return self._pattern.search(place[0]) is not None
@@ -33,43 +34,43 @@ class Lookup:
         """Whether the subscription means any partition of this topic."""
         return self.subscribed((topic, 0)) or any(topic == name for name, _ in self._options.assigned)
 
-    def places_of_old(self) -> list[Place]:
+    def places_of_old(self) -> list[TopicPartition]:
         """`places` of a subscription whose topics were there: brokers may differ about them for a moment."""
         return self._cluster.patiently("find the topics", self.places)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """The partitions of the subscription; a topic that was named but isn't there is an error."""
         if self._pattern is not None:
-            found = self._cluster.topics()
-            names = [name for name, topic in found.items() if not topic.internal and self._pattern.search(name)]
-            self._seen({name: found[name] for name in names})
-            return sorted((name, partition) for name in names for partition in found[name].partitions)
+            topics = self._cluster.topics()
+            names = [name for name, topic in topics.items() if not topic.internal and self._pattern.search(name)]
+            self._seen({name: topics[name] for name in names})
+            return sorted((name, partition) for name in names for partition in topics[name].partitions)
         wanted = self._options.topics or tuple(dict.fromkeys(topic for topic, _ in self._options.assigned))
-        found = self._cluster.topics(wanted)
+        topics = self._cluster.topics(wanted)
         for name in wanted:
-            if name not in found:
+            if name not in topics:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"there is no topic {name} at {self._options.bootstrap}; `tidelog topic create {name}` makes it",
                 )
-        self._seen(found)
+        self._seen(topics)
         if self._options.topics:
-            return sorted((name, partition) for name in wanted for partition in found[name].partitions)
+            return sorted((name, partition) for name in wanted for partition in topics[name].partitions)
         for topic, partition in self._options.assigned:
-            if partition not in found[topic].partitions:
+            if partition not in topics[topic].partitions:
                 raise OptionError(f"option assign: {topic} has no partition {partition}")
         return sorted(self._options.assigned)
 
-    def present(self, places: Iterable[Place]) -> list[Place]:
+    def present(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those partitions that are there; one that isn't is looked for again, as brokers may differ for a moment."""
         wanted = list(places)
 
-        def there() -> list[Place]:
-            found = self._cluster.topics({topic for topic, _ in wanted})
-            self._seen(found)
-            return [place for place in wanted if place[0] in found and place[1] in found[place[0]].partitions]
+        def there() -> list[TopicPartition]:
+            topics = self._cluster.topics({topic for topic, _ in wanted})
+            self._seen(topics)
+            return [place for place in wanted if place[0] in topics and place[1] in topics[place[0]].partitions]
 
-        def all_there() -> list[Place]:
+        def all_there() -> list[TopicPartition]:
             if len(there()) < len(wanted):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a partition that was read is not there")
             return wanted
@@ -81,47 +82,47 @@ class Lookup:
                 raise
             return there()
 
-    def _seen(self, found: Mapping[str, Topic]) -> None:
-        told = {name: short_id(topic.id) for name, topic in found.items()}
-        self.ids |= {name: each for name, each in told.items() if each is not None}
+    def _seen(self, topics: Mapping[str, Topic]) -> None:
+        ids = {name: short_id(topic.id) for name, topic in topics.items()}
+        self.ids |= {name: each for name, each in ids.items() if each is not None}
 
-    def earliest(self, places: Iterable[Place]) -> Offsets:
+    def earliest(self, places: Iterable[TopicPartition]) -> Offsets:
         return self._at(dict.fromkeys(places, EARLIEST), READ_UNCOMMITTED)
 
-    def latest(self, places: Iterable[Place]) -> Offsets:
+    def latest(self, places: Iterable[TopicPartition]) -> Offsets:
         """The ends that a reader of this isolation level gets to."""
         return self._at(dict.fromkeys(places, LATEST), self._options.isolation)
 
-    def start(self, spot: Spot, places: list[Place]) -> Offsets:
+    def start(self, spot: Spot, places: list[TopicPartition]) -> Offsets:
         """Where to start each of the subscription's partitions."""
         if spot.kind in ("time", "times"):
-            found = self._by_time(spot, places, "starting")
-            missing = [place for place, offset in found.items() if offset < 0]
+            offsets = self._by_time(spot, places, "starting")
+            missing = [place for place, offset in offsets.items() if offset < 0]
             if missing and self._options.unmatched_start == "error":
                 topic, partition = missing[0]
                 raise OptionError(
                     f"no record of {topic}-{partition} is as new as the time to start from; choose an earlier one, or "
                     "set startingOffsetsByTimestampStrategy=latest to wait for new ones"
                 )
-            return found | self.latest(missing)
+            return offsets | self.latest(missing)
         return self._resolved(spot, places, "startingOffsets")
 
-    def end(self, spot: Spot, places: list[Place]) -> Offsets:
+    def end(self, spot: Spot, places: list[TopicPartition]) -> Offsets:
         """Where to end each of the subscription's partitions."""
         if spot.kind in ("time", "times"):
-            found = self._by_time(spot, places, "ending")
-            return found | self.latest([place for place, offset in found.items() if offset < 0])
+            offsets = self._by_time(spot, places, "ending")
+            return offsets | self.latest([place for place, offset in offsets.items() if offset < 0])
         return self._resolved(spot, places, "endingOffsets")
 
-    def first_since(self, places: Iterable[Place], time_ms: int) -> Offsets:
+    def first_since(self, places: Iterable[TopicPartition], time_ms: int) -> Offsets:
         """The first offset as new as a time; the end where none is. Before 1970 it is the beginning: to ListOffsets
         such numbers are no times."""
         if time_ms < 0:
             return self.earliest(places)
-        found = self._at(dict.fromkeys(places, time_ms), self._options.isolation)
-        return found | self.latest([place for place, offset in found.items() if offset < 0])
+        offsets = self._at(dict.fromkeys(places, time_ms), self._options.isolation)
+        return offsets | self.latest([place for place, offset in offsets.items() if offset < 0])
 
-    def _resolved(self, spot: Spot, places: list[Place], name: str) -> Offsets:
+    def _resolved(self, spot: Spot, places: list[TopicPartition], name: str) -> Offsets:
         if spot.kind == "earliest":
             return self.earliest(places)
         if spot.kind == "latest":
@@ -131,27 +132,27 @@ class Lookup:
         earliest = self.earliest([place for place, offset in special.items() if offset == EARLIEST])
         return named | earliest | self.latest([place for place, offset in special.items() if offset == LATEST])
 
-    def _by_time(self, spot: Spot, places: list[Place], side: str) -> Offsets:
+    def _by_time(self, spot: Spot, places: list[TopicPartition], side: str) -> Offsets:
         if spot.kind == "time":
             return self._at(dict.fromkeys(places, spot.time_ms), self._options.isolation)
         return self._at(_named(spot, places, f"{side}OffsetsByTimestamp"), self._options.isolation)
 
-    def _at(self, asked: Mapping[Place, int], isolation: int) -> Offsets:
+    def _at(self, asked: Mapping[TopicPartition, int], isolation: int) -> Offsets:
         if not asked:
             return {}
-        return {place: found.offset for place, found in list_offsets(self._cluster, asked, isolation).items()}
+        return {place: each.offset for place, each in list_offsets(self._cluster, asked, isolation).items()}
 
 
-def _named(spot: Spot, places: list[Place], name: str) -> Offsets:
+def _named(spot: Spot, places: list[TopicPartition], name: str) -> Offsets:
     """The offsets that the option names: exactly those of the subscription's partitions."""
     named = {(topic, partition): offset for topic, at in spot.places.items() for partition, offset in at.items()}
     missing = [f"{topic}-{partition}" for topic, partition in places if (topic, partition) not in named]
     unknown = [f"{topic}-{partition}" for topic, partition in named if (topic, partition) not in places]
     if missing or unknown:
-        told = [f"{', '.join(missing[:10])} has none"] if missing else []
-        told += [f"{', '.join(unknown[:10])} is not subscribed to"] if unknown else []
+        problems = [f"{', '.join(missing[:10])} has none"] if missing else []
+        problems += [f"{', '.join(unknown[:10])} is not subscribed to"] if unknown else []
         raise OptionError(
             f"option {name} must name every partition of the subscription, with -1 for latest and -2 for earliest: "
-            + "; ".join(told)
+            + "; ".join(problems)
         )
     return named

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from tidelog.rpc.address import addresses
-from tidelog.rpc.fetch import FETCH_BYTES, FETCH_BYTES_MAX
+from tidelog.rpc.bounds import FETCH_BYTES, FETCH_BYTES_MAX
 from tidelog.rpc.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.rpc.options import Options
-from tidelog.spark.client_options import problems, problems_of_values
+from tidelog.spark.client_options import PREFIX, problems, problems_of_values
 
 NAMES = (
     "subscribe",
@@ -122,23 +122,30 @@ class OptionError(ValueError):
     """An option that can't be: which, what it was, and what is expected."""
 
 
+def split_options(
+    given: Mapping[str, str], known: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """All options by their names in lower case, and Kafka's among them by Kafka's names: none is unknown."""
+    options = {name.lower(): value for name, value in given.items()}
+    for problem in problems(options, known, refused):
+        raise OptionError(problem)
+    kafka = {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)}
+    for problem in problems_of_values(kafka):
+        raise OptionError(problem)
+    try:
+        addresses(kafka.get("bootstrap.servers", ""))
+    except ValueError as error:
+        raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
+    return options, kafka
+
+
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """All options at once; OptionError names the first that is wrong.
 
     Records of transactions that were aborted, or are open, are no rows unless it is asked for: the sink writes rows
     that fail and are written again.
     """
-    options = {name.lower(): value for name, value in given.items()}
-    for problem in problems(options, KNOWN, REFUSED):
-        raise OptionError(problem)
-    kafka = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
-    for problem in problems_of_values(kafka):
-        raise OptionError(problem)
-    bootstrap = kafka.get("bootstrap.servers", "")
-    try:
-        addresses(bootstrap)
-    except ValueError as error:
-        raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
+    options, kafka = split_options(given, KNOWN, REFUSED)
     topics, pattern, assigned = _subscription(options)
     start, end = _start(options, streaming), _end(options, streaming)
     _check_order(start, end)
@@ -159,7 +166,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
             "PKCS12 store is converted with keytool and openssl"
         ) from None
     return SourceOptions(
-        bootstrap=bootstrap,
+        bootstrap=kafka["bootstrap.servers"],
         rpc=rpc,
         topics=topics,
         pattern=pattern,
@@ -185,8 +192,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
 def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[tuple[str, int], ...]]:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
     if len(given) != 1:
-        found = f", not {' and '.join(given)} together" if given else ""
-        raise OptionError(f"one of the options subscribe, subscribePattern and assign is needed{found}")
+        hint = f", not {' and '.join(given)} together" if given else ""
+        raise OptionError(f"one of the options subscribe, subscribePattern and assign is needed{hint}")
     text = options[given[0].lower()].strip()
     if given[0] == "subscribe":
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -215,9 +222,9 @@ def compiled(pattern: str) -> Any:
     try:
         return library.compile(pattern, quiet)
     except library.error as error:
-        told = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else error
+        why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else error
         raise OptionError(
-            f"option subscribePattern: {pattern!r} is no regular expression: {told} (RE2 is what is read here: Java's, "
+            f"option subscribePattern: {pattern!r} is no regular expression: {why} (RE2 is what is read here: Java's, "
             "without looking around and without references back)"
         ) from None
 
@@ -283,15 +290,15 @@ def _spot(options: Mapping[str, str], side: str, default: str) -> Spot:
 
 def _offsets(name: str, text: str, least: int) -> Offsets:
     example = '{"orders":{"0":23,"1":-1}}'
-    found: Offsets = {}
+    offsets: Offsets = {}
     for topic, places in _json(name, text, example).items():
         if not isinstance(places, dict):
             raise OptionError(f"option {name}: {topic} has {places!r} where partitions are expected; write {example}")
         for partition, offset in cast("dict[str, Any]", places).items():
             if not partition.isdecimal() or type(offset) is not int or not least <= offset <= NUMBER_MAX:
                 raise OptionError(f"option {name}: {topic}-{partition} has {offset!r}; write {example}")
-            found.setdefault(topic, {})[int(partition)] = offset
-    return found
+            offsets.setdefault(topic, {})[int(partition)] = offset
+    return offsets
 
 
 def _json(name: str, text: str, example: str) -> dict[str, Any]:
@@ -342,9 +349,9 @@ def _isolation(kafka: Mapping[str, str]) -> int:
 
 def _delay_ms(text: str) -> int:
     """A time as Spark writes it; a bare number is milliseconds."""
-    told = text.strip().lower()
-    number = told.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = told[len(number) :].strip() or "ms"
+    value = text.strip().lower()
+    number = value.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = value[len(number) :].strip() or "ms"
     if not number.isdecimal() or unit not in DELAY_UNITS_US:
         raise OptionError(f"option maxTriggerDelay: {text!r} is no time; write 15m, 30s or 1h")
     return int(number) * DELAY_UNITS_US[unit] // 1000

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-Place: TypeAlias = tuple[str, int]
-Offsets: TypeAlias = dict[Place, int]
+from tidelog.wire.topic_partition import TopicPartition
+
+Offsets: TypeAlias = dict[TopicPartition, int]
 
 SMALL_RANGE_RECORDS = 20_000
 """Ranges of fewer records share a task: a task costs more than reading them."""
@@ -40,7 +41,9 @@ class Loss:
 
 
 def to_json(
-    offsets: Mapping[Place, int], began: Mapping[Place, int] | None = None, ids: Mapping[str, int] | None = None
+    offsets: Mapping[TopicPartition, int],
+    began: Mapping[TopicPartition, int] | None = None,
+    ids: Mapping[str, int] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Offsets as they stand in Spark's checkpoint, in the form of Spark's own Kafka source.
 
@@ -49,33 +52,33 @@ def to_json(
     the partition's number with a zero in front, the other under a topic's first partition with two. Spark's own source
     takes them for the same partition, and of two offsets the later one in the text: the end.
     """
-    found: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for place, offset in sorted(offsets.items()):
         topic, partition = place
-        if topic not in found:
-            found[topic] = {f"{ID}{partition}": ids[topic]} if ids and topic in ids else {}
+        if topic not in by_topic:
+            by_topic[topic] = {f"{ID}{partition}": ids[topic]} if ids and topic in ids else {}
         if began is not None and place in began:
-            found[topic][f"{BEGAN}{partition}"] = began[place]
-        found[topic][str(partition)] = offset
-    return found
+            by_topic[topic][f"{BEGAN}{partition}"] = began[place]
+        by_topic[topic][str(partition)] = offset
+    return by_topic
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
     """The offsets, without what stands beside them."""
-    return _told(offsets, "")
+    return _entries(offsets, "")
 
 
 def began(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Where a first batch began, by its end; nothing is told by the end of another."""
-    return _told(offsets, BEGAN)
+    return _entries(offsets, BEGAN)
 
 
 def topic_ids(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Which topics were meant; nothing is told by what Spark's own source wrote."""
-    return {topic: told for (topic, _), told in _told(offsets, ID).items()}
+    return {topic: number for (topic, _), number in _entries(offsets, ID).items()}
 
 
-def _told(offsets: Mapping[str, Mapping[str, int]], kind: str) -> Offsets:
+def _entries(offsets: Mapping[str, Mapping[str, int]], kind: str) -> Offsets:
     return {
         (topic, int(at)): it
         for topic, places in offsets.items()
@@ -84,7 +87,7 @@ def _told(offsets: Mapping[str, Mapping[str, int]], kind: str) -> Offsets:
     }
 
 
-def limited(start: Mapping[Place, int], end: Mapping[Place, int], limit: int) -> Offsets:
+def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int) -> Offsets:
     """At most `limit` records from start towards end: each partition its share by size, and one at least.
 
     So that no one starves, more partitions with records than `limit` make that many records, as in Spark's own source.
@@ -106,12 +109,14 @@ def limited(start: Mapping[Place, int], end: Mapping[Place, int], limit: int) ->
     return dict(end) | {place: start[place] + share for place, share in shares.items()}
 
 
-def lag(at: Mapping[Place, int], latest: Mapping[Place, int]) -> int:
+def lag(at: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
     """Records between here and the end, over all partitions."""
     return sum(max(0, offset - at.get(place, 0)) for place, offset in latest.items())
 
 
-def ranges(start: Mapping[Place, int], end: Mapping[Place, int], floating: Collection[Place] = ()) -> list[OffsetRange]:
+def ranges(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], floating: Collection[TopicPartition] = ()
+) -> list[OffsetRange]:
     """What lies between two sets of offsets; a partition that is only in `end` is new and read from `start` 0."""
     return [
         OffsetRange(*place, start.get(place, 0), offset, place in floating)
@@ -122,17 +127,17 @@ def ranges(start: Mapping[Place, int], end: Mapping[Place, int], floating: Colle
 
 def split(whole: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
     """Large ranges cut into equal parts: none above `max_records`, and about `min_partitions` in all."""
-    found = list(whole)
+    pieces = list(whole)
     if max_records:
-        found = [part for each in found for part in _cut(each, -(-each.count // max_records))]
-    if min_partitions and len(found) < min_partitions:
-        total = sum(each.count for each in found)
-        large = [each for each in found if _share(each.count, total, min_partitions) > 1]
-        parts = min_partitions - (len(found) - len(large))  # what is left for those, beside the small ones
+        pieces = [part for each in pieces for part in _cut(each, -(-each.count // max_records))]
+    if min_partitions and len(pieces) < min_partitions:
+        total = sum(each.count for each in pieces)
+        large = [each for each in pieces if _share(each.count, total, min_partitions) > 1]
+        parts = min_partitions - (len(pieces) - len(large))  # what is left for those, beside the small ones
         total = sum(each.count for each in large)
         sizes = {each: _share(each.count, total, parts) for each in large}
-        found = [part for each in found for part in _cut(each, sizes.get(each, 1))]
-    return found
+        pieces = [part for each in pieces for part in _cut(each, sizes.get(each, 1))]
+    return pieces
 
 
 def _share(size: int, total: int, parts: int) -> int:
@@ -171,26 +176,26 @@ def made_again(topics: Collection[str]) -> Loss:
 
 def other_ids(read: Mapping[str, int], now: Mapping[str, int]) -> set[str]:
     """The topics that are others now than those that were read; where one of the two isn't known, it is the same."""
-    return {topic for topic, told in read.items() if now.get(topic, told) != told}
+    return {topic for topic, number in read.items() if now.get(topic, number) != number}
 
 
-def too_short(place: Place, latest: int, begin: int, told: bool) -> Loss:
+def too_short(place: TopicPartition, latest: int, begin: int, by_option: bool) -> Loss:
     """A partition that ends before where it is to be read from: as the query was told, or as it was read so far."""
     name = f"{place[0]}-{place[1]} ends at offset {latest}, before {begin} where "
-    return Loss(name + ("it was to start" if told else "the last batch ended: was it deleted and made again?"))
+    return Loss(name + ("it was to start" if by_option else "the last batch ended: was it deleted and made again?"))
 
 
 def available(
-    start: Mapping[Place, int],
-    end: Mapping[Place, int],
-    earliest: Mapping[Place, int],
-    latest: Mapping[Place, int],
-    told: Collection[Place] = (),
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    by_option: Collection[TopicPartition] = (),
 ) -> tuple[Offsets, Offsets, list[Loss]]:
     """Start and end cut to what is there, and what that lost: nothing, where all is well.
 
     An end before the start is that of a partition that was made anew: it is read from its beginning. But where the
-    start is what the query was `told`, and not how far it had read, there is nothing to read.
+    start is that of an option (`by_option`), and not how far the query had read, there is nothing to read.
     """
     losses: list[Loss] = []
     low, high = dict(start), dict(end)
@@ -204,8 +209,8 @@ def available(
             continue
         if latest[place] < begin or offset < begin:
             at = latest[place] if latest[place] < begin else offset
-            losses.append(too_short(place, at, begin, place in told))
-            anew = offset < begin and place not in told
+            losses.append(too_short(place, at, begin, place in by_option))
+            anew = offset < begin and place not in by_option
             low[place] = earliest[place] if anew else begin
             high[place] = max(earliest[place], min(offset, latest[place])) if anew else begin
             continue

@@ -34,34 +34,34 @@ class Progress:
 
     def committed(self, end: dict[str, dict[str, int]]) -> None:
         """Spark is done with everything before `end`."""
-        told: dict[str, Any] = {"committed": end, "rows": None, "bytes": None}
+        report: dict[str, Any] = {"committed": end, "rows": None, "bytes": None}
         tasks = self._gathered()
         if self._folder is None:
             return
         if end == self._planned and len(tasks) >= self._tasks:  # else some ran where the folder can't be seen
-            told |= {"rows": sum(rows for rows, _ in tasks), "bytes": sum(size for _, size in tasks)}
-            logger.info("micro-batch done: %d rows, %d bytes", told["rows"], told["bytes"])
-        self._write(told)
+            report |= {"rows": sum(rows for rows, _ in tasks), "bytes": sum(size for _, size in tasks)}
+            logger.info("micro-batch done: %d rows, %d bytes", report["rows"], report["bytes"])
+        self._write(report)
 
     def _gathered(self) -> list[tuple[int, int]]:
         """Rows and bytes of each task that left word, which is taken away."""
-        found: list[tuple[int, int]] = []
+        tasks: list[tuple[int, int]] = []
         for file in [] if self._folder is None else list((self._folder / "tasks").glob("*.json")):
             try:
-                told = json.loads(file.read_text())
-                found.append((told["rows"], told["bytes"]))
+                report = json.loads(file.read_text())
+                tasks.append((report["rows"], report["bytes"]))
                 file.unlink()
             except (OSError, ValueError, KeyError):
                 continue
-        return found
+        return tasks
 
-    def _write(self, told: dict[str, Any]) -> None:
+    def _write(self, report: dict[str, Any]) -> None:
         if self._folder is None:
             return
         file = self._folder / "progress.json"
         try:
             known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-            known |= {**told, "batches": self._batches, "since": self._began, "at": time.time()}
+            known |= {**report, "batches": self._batches, "since": self._began, "at": time.time()}
             write_file(file, json.dumps(known))
         except (OSError, ValueError) as error:
             logger.warning("the progress file %s can't be written: %s", file, error)

@@ -24,6 +24,7 @@ from tidelog.spark.source.plan import Offsets
 from tidelog.spark.source.progress import Progress, write_file
 from tidelog.spark.source.tasks import Reading, settle
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -60,7 +61,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._initial_kept = False
         self._first = True  # nothing but the first batch was asked about
         self._asked = False  # for a new batch, in this run
-        self._told_done: Json | None = None
+        self._last_done: Json | None = None
         self._until: Offsets | None = None  # the ends when an AvailableNow query began
         self._until_ids: dict[str, int] = {}  # and whose they are
         self._latest: Offsets = {}
@@ -108,8 +109,8 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._last_trigger = time.monotonic()
         ids = lookup.ids if self._until is None else self._until_ids
         if first:
-            told = plan.from_json(start)
-            return plan.to_json(end, {place: offset for place, offset in begin.items() if place in told}, ids)
+            initial = plan.from_json(start)
+            return plan.to_json(end, {place: offset for place, offset in begin.items() if place in initial}, ids)
         return start if end == before else plan.to_json(end, ids=ids)
 
     def reportLatestOffset(self) -> Json:
@@ -135,7 +136,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         there = [place for place in there if place in low or place in high]
         earliest, latest = lookup.earliest(there), self._caught_up(high, lookup.latest(there))
         low |= {place: earliest[place] for place in high if place[0] in before and place in earliest}
-        low, high, losses = plan.available(low, high, earliest, latest, self._told(low))
+        low, high, losses = plan.available(low, high, earliest, latest, self._by_option(low))
         settle(self._options, losses)
         tasks = self._tasks(low, high, lookup.ids)
         records = sum(each.count for task in tasks for each in task.ranges)
@@ -150,9 +151,9 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
 
         So nothing that goes wrong with it may end the query, whatever it is.
         """
-        if end == self._told_done:
+        if end == self._last_done:
             return
-        self._told_done = end
+        self._last_done = end
         try:
             offsets = plan.from_json(end)
             self._open().progress.committed(plan.to_json(offsets))
@@ -198,10 +199,10 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._first = self._first and start == self._initial
         return self._first
 
-    def _told(self, offsets: Mapping[plan.Place, int]) -> set[plan.Place]:
+    def _by_option(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Those that are where the query was told to start, and not how far it had read."""
-        told = plan.from_json(self._initial or {}) if self._first else {}
-        return {place for place, offset in offsets.items() if told.get(place) == offset}
+        initial = plan.from_json(self._initial or {}) if self._first else {}
+        return {place for place, offset in offsets.items() if initial.get(place) == offset}
 
     def _begun(self, start: Json, end: Json) -> tuple[Offsets, dict[str, int]]:
         """Where a batch begins, and in which topics: at `start`, but for the first one after a run that planned it and
@@ -243,7 +244,7 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         self._ids |= now
         return others
 
-    def _whole(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
+    def _whole(self, begin: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """The ends, with those that were not told: a broker that starts may not know all topics yet.
 
         A partition without an end would be new to the batch after, and be read again from its beginning.
@@ -252,15 +253,15 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
         if not missing:
             return end
         lookup = self._open().lookup
-        found = lookup.latest(lookup.present(missing))
+        latest = lookup.latest(lookup.present(missing))
         if self._until is not None:
-            self._until = self._until | found
-            self._until_ids |= {topic: lookup.ids[topic] for topic, _ in found if topic in lookup.ids}
-        gone = [place for place in missing if place not in found]
+            self._until = self._until | latest
+            self._until_ids |= {topic: lookup.ids[topic] for topic, _ in latest if topic in lookup.ids}
+        gone = [place for place in missing if place not in latest]
         settle(self._options, [plan.Loss(f"{topic}-{partition} is gone") for topic, partition in gone])
-        return end | found
+        return end | latest
 
-    def _caught_up(self, least: Mapping[plan.Place, int], ends: Offsets) -> Offsets:
+    def _caught_up(self, least: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
         """The ends, each asked for again where it is before what was seen: a leader may be behind for a moment."""
         deadline = time.monotonic() + self._options.rpc.unknown_topic_s
         while True:
@@ -270,12 +271,12 @@ class TopicStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailabl
             time.sleep(BEHIND_PAUSE_S)
             ends = ends | self._open().lookup.latest(behind)
 
-    def _not_before(self, begin: Mapping[plan.Place, int], end: Offsets) -> Offsets:
+    def _not_before(self, begin: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """The ends; one that stays before what was read is a loss."""
         end = self._caught_up(begin, end)
         behind = [place for place, offset in end.items() if offset < begin.get(place, offset)]
-        told = self._told(begin)
-        settle(self._options, [plan.too_short(place, end[place], begin[place], place in told) for place in behind])
+        by_option = self._by_option(begin)
+        settle(self._options, [plan.too_short(place, end[place], begin[place], place in by_option) for place in behind])
         return end
 
     def _too_few(self, waiting: int) -> bool:

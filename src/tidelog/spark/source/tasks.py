@@ -12,6 +12,7 @@ from tidelog.spark.source.options import SourceOptions
 from tidelog.spark.source.plan import OffsetRange, Offsets
 from tidelog.spark.source.progress import task_done
 from tidelog.spark.source.reader import DataLost, read_range
+from tidelog.wire.topic_partition import TopicPartition
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -48,7 +49,7 @@ class Reading:
         task_done(self._options.progress_path, partition.name, rows, size)
 
     def _tasks(
-        self, start: Offsets, end: Offsets, ids: Mapping[str, int], floating: Collection[plan.Place] = ()
+        self, start: Offsets, end: Offsets, ids: Mapping[str, int], floating: Collection[TopicPartition] = ()
     ) -> list[TaskRanges]:
         whole = plan.ranges(start, end, floating)
         parts = plan.split(whole, self._options.min_partitions, self._options.max_records)

@@ -75,23 +75,23 @@ class RecordTypes:
         self._value_decoders: dict[tuple[bytes, bytes], Decode[Any]] = {}
 
     def encode_key(self, key: object) -> bytes:
-        found = self._encoders.get((type(key), None))
-        if found is None:
+        cached = self._encoders.get((type(key), None))
+        if cached is None:
             cls = type(key)
             kind = schema(cls).key
             assert kind is not None
             assert self._pairs[kind][0] is cls
-            found = self._encoders[cls, None] = _VERSION.pack(kind), encoder(cls, 0)
-        return found[0] + found[1](key)
+            cached = self._encoders[cls, None] = _VERSION.pack(kind), encoder(cls, 0)
+        return cached[0] + cached[1](key)
 
     def encode_value(self, value: object, version: int | None = None) -> bytes:
         """In the newest version where none is given."""
         cls = type(value)
-        found = self._encoders.get((cls, version))
-        if found is None:
+        cached = self._encoders.get((cls, version))
+        if cached is None:
             chosen = schema(cls).versions.last if version is None else version
-            found = self._encoders[cls, version] = _VERSION.pack(chosen), encoder(cls, chosen)
-        return found[0] + found[1](value)
+            cached = self._encoders[cls, version] = _VERSION.pack(chosen), encoder(cls, chosen)
+        return cached[0] + cached[1](value)
 
     def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> tuple[Any, Any] | None:
         """The key and the value (None: a tombstone); None for a type that this version of Tidelog doesn't know.
@@ -127,7 +127,7 @@ def _value_decoder(cls: type[Any], version: bytes) -> Decode[Any]:
 
 
 def _whole(decode: Callable[[Any, int], tuple[Any, int]], data: bytes | memoryview) -> Any:
-    found, end = decode(data, 2)
+    decoded, end = decode(data, 2)
     if end != len(data):
-        raise MalformedError(f"{type(found).__name__} is followed by {len(data) - end} bytes that belong to nothing")
-    return found
+        raise MalformedError(f"{type(decoded).__name__} is followed by {len(data) - end} bytes that belong to nothing")
+    return decoded

@@ -145,13 +145,13 @@ _decoders: dict[bytes, Decode[Record]] = {}
 def encode_record(record: Record, version: int | None = None) -> bytes:
     """A record's value on the log; in the newest version where none is given."""
     cls = type(record)
-    found = _encoders.get((cls, version))
-    if found is None:
+    cached = _encoders.get((cls, version))
+    if cached is None:
         declared = schema(cls)
         assert declared.key is not None
         chosen = declared.versions.last if version is None else version
-        found = _encoders[cls, version] = bytes((_FRAME_VERSION, declared.key, chosen)), encoder(cls, chosen)
-    prefix, encode = found
+        cached = _encoders[cls, version] = bytes((_FRAME_VERSION, declared.key, chosen)), encoder(cls, chosen)
+    prefix, encode = cached
     return prefix + encode(record)
 
 

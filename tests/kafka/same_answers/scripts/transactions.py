@@ -173,7 +173,7 @@ def look(side: Side, topic: str, partition: int = 0) -> None:
     for isolation in (0, READ_COMMITTED):
         side.fetch(topic, 0, partition=partition, isolation=isolation, note=f"isolation {isolation}")
         side.list_offset(topic, LATEST, partition=partition, isolation=isolation)
-    side._read_all(topic, partition)
+    side.read_all(topic, partition)
 
 
 def each_version(side: Side, rng: Random) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from tidelog.coordinator.bounds import REASON_CHARACTERS_MAX
 from tidelog.coordinator.group.classic.decision import (
     NOTHING,
     Answer,
@@ -32,18 +33,16 @@ from tidelog.wire.messages.leave_group import LeaveGroupResponse, MemberIdentity
 
 log = logging.getLogger("tidelog.groups")
 
-REASON_MAX = 255
-
 
 def leave(
     group: LiveClassicGroup, ticket: object, leavers: Sequence[MemberIdentity], limits: Limits, now: Moment
 ) -> ClassicDecision:
     """Each by its member id, or by its instance id alone (an administrator does that); a result for each."""
-    told: list[Answer] = []
+    drop_answers: list[Answer] = []
     results: list[MemberResponse] = []
     for leaver in leavers:
         code, dropped = _take_out(group, leaver)
-        told += dropped
+        drop_answers += dropped
         results.append(
             MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=code)
         )
@@ -56,24 +55,24 @@ def leave(
     answer = Answer(ticket, LeaveGroupResponse(members=results))
     records, (more, purpose) = follows
     if isinstance(purpose, Emptied):
-        return Decision(records, Outcome((*told, *more), Emptied(answer)))
-    return together(after(told, follows), tell(answer))
+        return Decision(records, Outcome((*drop_answers, *more), Emptied(answer)))
+    return together(after(drop_answers, follows), tell(answer))
 
 
 def _take_out(group: LiveClassicGroup, leaver: MemberIdentity) -> tuple[ErrorCode, list[Answer]]:
     """What came of it, and who is told of it."""
-    told: list[Answer] = []
+    drop_answers: list[Answer] = []
     member_id = leaver.member_id
-    reason = (leaver.reason or "not provided")[:REASON_MAX]
+    reason = (leaver.reason or "not provided")[:REASON_CHARACTERS_MAX]
     if not member_id and leaver.group_instance_id is not None:
         member_id = group.static.get(leaver.group_instance_id, "")
     if group.pending.pop(member_id, None) is None:
         try:
-            told = drop(group, group.check_member(member_id, leaver.group_instance_id))
+            drop_answers = drop(group, group.check_member(member_id, leaver.group_instance_id))
         except KafkaError as error:
-            return error.code, told
+            return error.code, drop_answers
     log.info("group %s: %s leaves, reason: %s", group.group_id, member_id, reason)
-    return ErrorCode.NONE, told
+    return ErrorCode.NONE, drop_answers
 
 
 def heartbeat(
@@ -117,10 +116,12 @@ def _expire_sessions(group: LiveClassicGroup, limits: Limits, now: Moment) -> Cl
         member.deadline_ms = NEVER  # of those that wait for us: their session begins anew with the answer
     if not gone:
         return NOTHING
-    told: list[Answer] = []
+    drop_answers: list[Answer] = []
     for member in gone:
         log.info("group %s: nothing heard of %s, it is taken out", group.group_id, member.member_id)
-        told += drop(group, member)
+        drop_answers += drop(group, member)
     if group.phase in IN_GENERATION:
-        return after(told, prepare(group, some([member.member_id for member in gone]) + " not heard of", limits, now))
-    return after(told, complete_if_joined(group, now, even_at_first=True))
+        return after(
+            drop_answers, prepare(group, some([member.member_id for member in gone]) + " not heard of", limits, now)
+        )
+    return after(drop_answers, complete_if_joined(group, now, even_at_first=True))

@@ -8,6 +8,7 @@ nothing else changes the generation goes on.
 import logging
 from typing import NamedTuple
 
+from tidelog.coordinator.bounds import PENDING_MEMBERS_MAX, REASON_CHARACTERS_MAX, SAID_BYTES_MAX
 from tidelog.coordinator.group.classic import answers, records
 from tidelog.coordinator.group.classic.decision import (
     NOTHING,
@@ -37,11 +38,6 @@ log = logging.getLogger("tidelog.groups")
 
 FIRST_WITH_ID_REQUIRED = 4
 FIRST_WITH_SKIPPING = 9
-REASON_MAX = 255
-PENDING_MAX = 10_000
-"""Ids of one group that were handed out and not used yet; above it, a newcomer is told that the group is full."""
-SAID_BYTES_MAX = 64 * 1024 * 1024
-"""What the members of a group say about themselves, under all their protocols: several times what a record can hold."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long the JoinGroup of a new member may wait: whether its client is still there can't be seen."""
 
@@ -82,7 +78,7 @@ class Join(NamedTuple):
             protocols=tuple(named.items()),
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
-            reason=(request.reason or "not provided")[:REASON_MAX],
+            reason=(request.reason or "not provided")[:REASON_CHARACTERS_MAX],
         )
 
 
@@ -124,9 +120,9 @@ def _says_too_much(group: LiveClassicGroup, request: Join) -> bool:
 def _turn_away(group: LiveClassicGroup, request: Join, now: Moment) -> ClassicDecision:
     member = group.members.get(request.member_id)
     group.pending.pop(request.member_id, None)
-    told = [] if member is None else drop(group, member)
-    told.append(Answer(request.ticket, answers.refused(ErrorCode.GROUP_MAX_SIZE_REACHED)))
-    return after(told, complete_if_joined(group, now))
+    refusals = [] if member is None else drop(group, member)
+    refusals.append(Answer(request.ticket, answers.refused(ErrorCode.GROUP_MAX_SIZE_REACHED)))
+    return after(refusals, complete_if_joined(group, now))
 
 
 def _refuse(request: Join, code: ErrorCode) -> ClassicDecision:
@@ -134,7 +130,7 @@ def _refuse(request: Join, code: ErrorCode) -> ClassicDecision:
 
 
 def _hand_out_id(group: LiveClassicGroup, request: Join, now: Moment) -> ClassicDecision:
-    if len(group.pending) >= PENDING_MAX:
+    if len(group.pending) >= PENDING_MEMBERS_MAX:
         return _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED)
     deadline_ms = now.steady_ms + request.session_timeout_ms
     group.pending[request.new_id] = deadline_ms
@@ -175,10 +171,10 @@ def _join_again(group: LiveClassicGroup, request: Join, limits: Limits, now: Mom
         # Nothing is new, so it missed the answer: the generation goes on. A stable group's leader that joins again
         # has seen something that calls for another assignment, such as more partitions.
         return tell(Answer(request.ticket, answers.joined(group, member)))
-    told = _update(group, member, request)
+    former_answers = _update(group, member, request)
     what = "the leader joins again" if leads and same else "has something new to say"
     reason = f"{member.member_id}: {what}, reason: {request.reason}"
-    return after(told, prepare_or_complete(group, reason, limits, now))
+    return after(former_answers, prepare_or_complete(group, reason, limits, now))
 
 
 def _join_static(
@@ -189,31 +185,33 @@ def _join_static(
     if former_id is None:
         return _add(group, request, request.new_id, limits, now)
     former, former_leader = group.members[former_id], group.leader
-    told = _fence(group, former)
+    former_answers = _fence(group, former)
     member = group.rename(former, request.new_id)
     group.expect(member, now)
     log.info("group %s: %s is %s now, was %s", group.group_id, instance_id, request.new_id, former_id)
-    told += _update(group, member, request)
+    former_answers += _update(group, member, request)
     if group.phase is Phase.STABLE and group.elect_protocol() == group.protocol:
         assignments = {other.member_id: other.assignment for other in group.members.values()}
         may_skip = request.version >= FIRST_WITH_SKIPPING
         purpose = Replaced(request.ticket, former, request.new_id, former_leader, may_skip)
-        return after(told, write(records.group_entry(group, assignments), purpose))
+        return after(former_answers, write(records.group_entry(group, assignments), purpose))
     if group.phase is Phase.PREPARING:
-        return after(told, complete_if_joined(group, now))
+        return after(former_answers, complete_if_joined(group, now))
     # In the middle of an assignment, the leader was told of the former id: it must be told of this one.
-    return after(told, prepare(group, f"static member {instance_id} is back, reason: {request.reason}", limits, now))
+    return after(
+        former_answers, prepare(group, f"static member {instance_id} is back, reason: {request.reason}", limits, now)
+    )
 
 
 def _fence(group: LiveClassicGroup, member: LiveMember) -> list[Answer]:
-    told: list[Answer] = []
+    refusals: list[Answer] = []
     ticket = group.unpark(member)
     if ticket is not None:
-        told.append(Answer(ticket, answers.fenced(member.member_id)))
+        refusals.append(Answer(ticket, answers.fenced(member.member_id)))
     if member.syncing is not None:
-        told.append(Answer(member.syncing, answers.unsynced(ErrorCode.FENCED_INSTANCE_ID)))
+        refusals.append(Answer(member.syncing, answers.unsynced(ErrorCode.FENCED_INSTANCE_ID)))
         member.syncing = None
-    return told
+    return refusals
 
 
 def _update(group: LiveClassicGroup, member: LiveMember, request: Join) -> list[Answer]:

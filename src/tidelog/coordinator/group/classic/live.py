@@ -275,6 +275,7 @@ class LiveClassicGroup:
         assert self.phase is Phase.PREPARING or self.join_deadline_ms == NEVER
         if self.phase in IN_GENERATION:
             assert self.supported.get(self.protocol or "") == len(members) > 0
+            assert (self.sync_deadline_ms == NEVER) == (not self.unsynced), "who is late is waited for, and nobody else"
         elif self.phase is not Phase.DEAD:
             assert not self.unsynced
             assert self.sync_deadline_ms == NEVER

@@ -66,14 +66,14 @@ def written(
 
 def bury(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> ClassicDecision:
     """The group isn't coordinated here any more: everyone who waits is told why."""
-    told: list[Answer] = []
+    refusals: list[Answer] = []
     for member in group.members.values():
         ticket = group.unpark(member)
         if ticket is not None:
-            told.append(Answer(ticket, answers.refused(code, member.member_id)))
+            refusals.append(Answer(ticket, answers.refused(code, member.member_id)))
         if member.syncing is not None:
-            told.append(Answer(member.syncing, answers.unsynced(code)))
+            refusals.append(Answer(member.syncing, answers.unsynced(code)))
             member.syncing = None
     group.join_deadline_ms = group.sync_deadline_ms = NEVER
     group.enter(Phase.DEAD, now)
-    return tell(*told)
+    return tell(*refusals)

@@ -35,9 +35,9 @@ class Limits:
 
 def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment) -> ClassicDecision:
     """Call everybody to join. A group that was empty waits a little, so that members who start together meet."""
-    told: list[Answer] = []
+    sync_answers: list[Answer] = []
     if group.phase is Phase.COMPLETING:
-        told = forget_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+        sync_answers = forget_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     _end_sync(group)
     was_empty = group.phase is Phase.EMPTY
     group.enter(Phase.PREPARING, now)
@@ -47,10 +47,10 @@ def prepare(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment) -
         group.initial_left_ms = max(group.rebalance_timeout_ms - limits.initial_delay_ms, 0)
         _join_by(group, now.steady_ms + limits.initial_delay_ms)
     elif group.all_joined:
-        return after(told, complete_join(group, now))
+        return after(sync_answers, complete_join(group, now))
     else:
         _join_by(group, now.steady_ms + group.rebalance_timeout_ms)
-    return tell(*told)
+    return tell(*sync_answers)
 
 
 def prepare_or_complete(group: LiveClassicGroup, reason: str, limits: Limits, now: Moment) -> ClassicDecision:
@@ -120,17 +120,17 @@ def _begin_generation(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
         group.leader,
         group.protocol,
     )
-    told: list[Answer] = []
+    join_answers: list[Answer] = []
     for member in group.members.values():
         ticket = group.unpark(member)
         if ticket is not None:
-            told.append(Answer(ticket, answers.joined(group, member)))
+            join_answers.append(Answer(ticket, answers.joined(group, member)))
         member.is_new = False
         group.expect(member, now)
         group.unsynced.add(member.member_id)
     group.sync_deadline_ms = now.steady_ms + group.rebalance_timeout_ms
     group.wake_by(group.sync_deadline_ms)
-    return tell(*told)
+    return tell(*join_answers)
 
 
 def _become_empty(group: LiveClassicGroup, now: Moment) -> ClassicDecision:
@@ -144,21 +144,18 @@ def sync_time_is_up(group: LiveClassicGroup, limits: Limits, now: Moment) -> Cla
     """Members that joined and never asked for their assignment are gone: without them, again."""
     assert group.phase in IN_GENERATION
     late = [group.members[member_id] for member_id in sorted(group.unsynced)]
-    group.sync_deadline_ms = NEVER
-    if not late:
-        return NOTHING
-    told = [answer for member in late for answer in drop(group, member)]
+    drop_answers = [answer for member in late for answer in drop(group, member)]
     names = some([member.member_id for member in late])
-    return after(told, prepare(group, f"{names} did not sync in time", limits, now))
+    return after(drop_answers, prepare(group, f"{names} did not sync in time", limits, now))
 
 
 def forget_assignments(group: LiveClassicGroup, code: ErrorCode, now: Moment) -> list[Answer]:
     """What was or would have been assigned in this generation isn't: who waits for it hears so."""
-    told: list[Answer] = []
+    sync_answers: list[Answer] = []
     for member in group.members.values():
         member.assignment = b""
-        told += release_sync(group, member, answers.unsynced(code), now)
-    return told
+        sync_answers += release_sync(group, member, answers.unsynced(code), now)
+    return sync_answers
 
 
 def release_sync(
@@ -175,15 +172,15 @@ def release_sync(
 
 def drop(group: LiveClassicGroup, member: LiveMember) -> list[Answer]:
     """Take a member out; a request of it that waits is told to begin anew, should there still be somebody."""
-    told: list[Answer] = []
+    refusals: list[Answer] = []
     ticket = group.unpark(member)
     if ticket is not None:
-        told.append(Answer(ticket, answers.refused(ErrorCode.UNKNOWN_MEMBER_ID)))
+        refusals.append(Answer(ticket, answers.refused(ErrorCode.UNKNOWN_MEMBER_ID)))
     if member.syncing is not None:
-        told.append(Answer(member.syncing, answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID)))
+        refusals.append(Answer(member.syncing, answers.unsynced(ErrorCode.UNKNOWN_MEMBER_ID)))
         member.syncing = None
     group.remove(member)
-    return told
+    return refusals
 
 
 def _join_by(group: LiveClassicGroup, deadline_ms: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.coordinator.bounds import OWNER_CHARACTERS_MAX, PROTOCOLS_MAX
 from tidelog.coordinator.group.classic import answers
 from tidelog.coordinator.group.classic.decision import together
 from tidelog.coordinator.group.classic.departures import heartbeat, leave
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.coordinator import GroupCoordinator
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.env.random import Random
-
-
-PROTOCOLS_MAX = 100
-"""Protocols that a member may offer: clients offer two or three, and those of all members are counted."""
-OWNER_CHARACTERS_MAX = 1000
-"""How much of a client's name is part of its member ids."""
 
 
 def refusal(config: BrokerConfig, request: JoinGroupRequest, version: int) -> ErrorCode:

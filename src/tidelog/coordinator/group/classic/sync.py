@@ -56,10 +56,10 @@ def sync(group: LiveClassicGroup, request: Sync, now: Moment) -> ClassicDecision
     if group.phase is Phase.STABLE:
         return tell(Answer(request.ticket, answers.synced(group, member)))
     if group.phase is Phase.COMPLETING:
-        told = _wait(member, request)
+        superseded = _wait(member, request)
         if group.leader == member.member_id and group.handed_in != group.generation:
-            return after(told, _assign(group, request))
-        return tell(*told)
+            return after(superseded, _assign(group, request))
+        return tell(*superseded)
     return tell(Answer(request.ticket, answers.unsynced(ErrorCode.REBALANCE_IN_PROGRESS)))
 
 
@@ -107,8 +107,8 @@ def assigned(
         forgotten = forget_assignments(group, error, now)
         return after(forgotten, prepare(group, f"the assignment could not be stored: {error.name}", limits, now))
     group.enter(Phase.STABLE, now)
-    told: list[Answer] = []
+    sync_answers: list[Answer] = []
     for member in group.members.values():
         member.assignment = purpose.assignments[member.member_id]
-        told += release_sync(group, member, answers.synced(group, member), now)
-    return tell(*told)
+        sync_answers += release_sync(group, member, answers.synced(group, member), now)
+    return tell(*sync_answers)

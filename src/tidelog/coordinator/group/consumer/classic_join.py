@@ -55,12 +55,12 @@ def join(
         raise _inconsistent(f"Member {member_id}'s protocols are not supported.")
     if not request.member_id and request.group_instance_id is None and version >= REQUIRES_ID_FROM:
         return Decision([], Joined(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)))
-    found = _find(group, request, member_id)
+    identity = _find(group, request, member_id)
     try:
         said = read_subscription(request.protocols[0].metadata)
     except MalformedError as error:
         raise _inconsistent("Malformed embedded consumer protocol in subscription deserialization.") from error
-    after = _updated(found.member, request, said, caller)
+    after = _updated(identity.member, request, said, caller)
     response = JoinGroupResponse(
         member_id=member_id, protocol_type=PROTOCOL_TYPE, protocol_name=request.protocols[0].name
     )
@@ -72,7 +72,7 @@ def join(
     ):
         made = context.downgrade(group, (), context.image, context.now_ms, joining=after)
         return Decision(made.entries, Joined(response, downgrade=made))
-    entries, step = advance(group, found, after, as_owned(said.owned, context.image), context)
+    entries, step = advance(group, identity, after, as_owned(said.owned, context.image), context)
     response.generation_id = step.member.epoch
     return Decision(entries, Joined(response, step.member, step.compared, step.resolved, step.wants_target))
 

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.coordinator.bounds import SUBSCRIBED_NAMES_MAX
 from tidelog.coordinator.group.consumer.state import Partitions
-from tidelog.coordinator.group.consumer.validation import NAMES_MAX
 from tidelog.metadata.image import ClusterImage
 from tidelog.wire.codec import decoder, encoder, i32, message, wire
 from tidelog.wire.codec import struct as part
@@ -62,15 +62,15 @@ def version_of(data: bytes) -> int:
 def read_subscription(data: bytes) -> Said:
     """MalformedError where it isn't one."""
     version = version_of(data)
-    if len(data) >= _TOPICS.size and _TOPICS.unpack_from(data)[1] > NAMES_MAX:
-        raise MalformedError(f"an embedded subscription of more than {NAMES_MAX} topics")
-    found, _ = decoder(SubscriptionData, version)(data, _VERSION.size)
-    return Said(tuple(sorted(set(found.topics))), found.owned_partitions, found.rack_id or None)
+    if len(data) >= _TOPICS.size and _TOPICS.unpack_from(data)[1] > SUBSCRIBED_NAMES_MAX:
+        raise MalformedError(f"an embedded subscription of more than {SUBSCRIBED_NAMES_MAX} topics")
+    subscription, _ = decoder(SubscriptionData, version)(data, _VERSION.size)
+    return Said(tuple(sorted(set(subscription.topics))), subscription.owned_partitions, subscription.rack_id or None)
 
 
 def read_assignment(data: bytes) -> AssignmentData:
-    found, _ = decoder(AssignmentData, version_of(data))(data, _VERSION.size)
-    return found
+    assignment, _ = decoder(AssignmentData, version_of(data))(data, _VERSION.size)
+    return assignment
 
 
 def write_assignment(partitions: Mapping[bytes, Sequence[int]], version: int, image: ClusterImage) -> bytes:
@@ -85,15 +85,15 @@ def write_assignment(partitions: Mapping[bytes, Sequence[int]], version: int, im
 
 def partitions_by_id(listed: Sequence[TopicPartition], image: ClusterImage) -> Partitions:
     """By topic id; of topics that exist."""
-    found: dict[bytes, tuple[int, ...]] = {}
+    by_id: dict[bytes, tuple[int, ...]] = {}
     for one in listed:
         topic = image.topics.get(one.topic)
         if topic is not None and one.partitions:
-            found[topic.id] = tuple(sorted(set(one.partitions)))
-    return found
+            by_id[topic.id] = tuple(sorted(set(one.partitions)))
+    return by_id
 
 
 def as_owned(listed: Sequence[TopicPartition], image: ClusterImage) -> list[TopicPartitions]:
     """As a member of the new protocol would say what it uses."""
-    found = partitions_by_id(listed, image)
-    return [TopicPartitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in found.items()]
+    by_id = partitions_by_id(listed, image)
+    return [TopicPartitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in by_id.items()]

@@ -81,8 +81,8 @@ def current_entry(group_id: str, member: Member) -> Entry:
 
 def _listed(epochs: Epochs) -> list[TopicPartitions]:
     return [
-        TopicPartitions(topic_id=topic, partitions=list(found), assignment_epochs=list(found.values()))
-        for topic, found in epochs.items()
+        TopicPartitions(topic_id=topic, partitions=list(by_partition), assignment_epochs=list(by_partition.values()))
+        for topic, by_partition in epochs.items()
     ]
 
 

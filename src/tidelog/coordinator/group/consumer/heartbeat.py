@@ -42,9 +42,9 @@ def heartbeat(
 ) -> Decision[Entry, Beat]:
     """Of a member that doesn't leave. `new_id` makes an id for one that comes without."""
     validation.check_room(group, request.member_id, request.instance_id, context.terms.members_max)
-    found = membership.find(group, request, request.member_id or new_id())
-    after = membership.updated(found.member, request, caller)
-    entries, step = advance(group, found, after, request.topic_partitions, context)
+    identity = membership.find(group, request, request.member_id or new_id())
+    after = membership.updated(identity.member, request, caller)
+    entries, step = advance(group, identity, after, request.topic_partitions, context)
     response = ConsumerGroupHeartbeatResponse(
         member_id=step.member.id,
         member_epoch=step.member.epoch,
@@ -53,7 +53,7 @@ def heartbeat(
     if (
         request.member_epoch == JOIN_EPOCH
         or _is_full(request)
-        or (step.member.assigned is not found.member.assigned and step.member.assigned != found.member.assigned)
+        or (step.member.assigned is not identity.member.assigned and step.member.assigned != identity.member.assigned)
     ):
         response.assignment = _assignment(step.member.assigned)
     return Decision(entries, Beat(response, step.member, step.compared, step.moved, step.resolved, step.wants_target))

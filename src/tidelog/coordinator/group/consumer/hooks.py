@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def on_load(coordinator: GroupCoordinator, shard: GroupShard) -> None:
     """The shard's log was read: sessions of its members begin anew."""
     groups = (group for _, group in sorted(shard.state.groups.items()))
-    found = [group for group in groups if isinstance(group, ConsumerGroup) and group.members]
-    if found:
+    consumer_groups = [group for group in groups if isinstance(group, ConsumerGroup) and group.members]
+    if consumer_groups:
         from tidelog.coordinator.group.consumer.shell import resume
 
-        for group in found:
+        for group in consumer_groups:
             resume(coordinator, shard, group)
 
 

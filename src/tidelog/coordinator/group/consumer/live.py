@@ -79,10 +79,10 @@ class LiveConsumerGroup:
         """How many were, one after the other, for members who weren't the group's any more when it was done."""
 
     def of(self, member_id: str) -> Deadlines:
-        found = self.members.get(member_id)
-        if found is None:
-            found = self.members[member_id] = Deadlines()
-        return found
+        deadlines = self.members.get(member_id)
+        if deadlines is None:
+            deadlines = self.members[member_id] = Deadlines()
+        return deadlines
 
     def wake_by(self, deadline_s: float) -> None:
         if deadline_s < self.wake_s:

@@ -66,13 +66,13 @@ class _Subscribed(NamedTuple):
 
 
 def advance(
-    group: ConsumerGroup, found: Found, after: Member, owned: Owned, context: DecisionContext
+    group: ConsumerGroup, identity: Found, after: Member, owned: Owned, context: DecisionContext
 ) -> Decision[Entry, Step]:
-    before = found.member
+    before = identity.member
     entries: list[Entry] = []
-    is_new = found.replaces is None and before.id not in group.members
-    if found.replaces is not None:
-        entries += _replacing(group, found.replaces, before)
+    is_new = identity.replaces is None and before.id not in group.members
+    if identity.replaces is not None:
+        entries += _replacing(group, identity.replaces, before)
     if after is not before or is_new:
         entries.append(records.subscription_entry(group.id, after))
     subscription_changed = after.subscription != before.subscription
@@ -85,11 +85,11 @@ def advance(
         more, epoch = _new_epoch(group, subscribed, context)
         entries += more
         compared = True
-    more, target = _target(group, epoch, found, after, subscribed, context)
+    more, target = _target(group, epoch, identity, after, subscribed, context)
     entries += more
     moved = False
     if subscription_changed or not after.reconciled_to(target.epoch):
-        mine = (None, after.id, found.replaces)
+        mine = (None, after.id, identity.replaces)
         stepped = reconcile(
             after,
             target.epoch,
@@ -143,9 +143,9 @@ def _subscribe(
         if topics is None:
             complete = False
         elif known is None or known.topics != topics:
-            found = Resolved(topics, context.image.offset, context.now_ms)
-            entries.append(records.regex_entry(group.id, regex, found))
-            resolved = resolved.set(regex, found)
+            matches = Resolved(topics, context.image.offset, context.now_ms)
+            entries.append(records.regex_entry(group.id, regex, matches))
+            resolved = resolved.set(regex, matches)
             changed |= known is not None or bool(topics)
     return Decision(entries, _Subscribed(counts, resolved, changed, complete))
 
@@ -154,14 +154,14 @@ def counted(
     counts: Mapping[Subscription, int], before: Subscription | None, after: Subscription | None
 ) -> dict[Subscription, int]:
     """How many members have each subscription once one of them has changed its own."""
-    found = dict(counts)
+    subscribers = dict(counts)
     if before is not None:
-        found[before] -= 1
-        if not found[before]:
-            del found[before]
+        subscribers[before] -= 1
+        if not subscribers[before]:
+            del subscribers[before]
     if after is not None:
-        found[after] = found.get(after, 0) + 1
-    return found
+        subscribers[after] = subscribers.get(after, 0) + 1
+    return subscribers
 
 
 def _new_epoch(group: ConsumerGroup, subscribed: _Subscribed, context: DecisionContext) -> Decision[Entry, int]:
@@ -179,7 +179,7 @@ def _new_epoch(group: ConsumerGroup, subscribed: _Subscribed, context: DecisionC
 def _target(
     group: ConsumerGroup,
     epoch: int,
-    found: Found,
+    identity: Found,
     after: Member,
     subscribed: _Subscribed,
     context: DecisionContext,
@@ -187,13 +187,13 @@ def _target(
     """The target as it is, or the next one where it is due."""
     due = group.target_epoch < epoch and is_due(group, context.terms.assignment_interval_ms, context.now_ms)
     if not due or microseconds(subscribed.counts, subscribed.resolved, context.image) > context.computes_us:
-        return Decision((), Target(group.target_epoch, group.target.get(found.replaces or after.id, NOTHING), due))
+        return Decision((), Target(group.target_epoch, group.target.get(identity.replaces or after.id, NOTHING), due))
     members = dict(group.members)
     members[after.id] = after
     inherits: dict[str, str] = {}
-    if found.replaces is not None and found.replaces != after.id:  # one that rested may come back under its id
-        del members[found.replaces]
-        inherits[after.id] = found.replaces
+    if identity.replaces is not None and identity.replaces != after.id:  # one that rested may come back under its id
+        del members[identity.replaces]
+        inherits[after.id] = identity.replaces
     assignor = preferred_assignor(members, context.terms.assignors[0])
     made, target = whole(
         compute_target(group, epoch, members, inherits, subscribed.resolved, assignor, context.image, context.now_ms)

@@ -115,7 +115,7 @@ def _uses(owned: Owned, partitions: Epochs) -> bool:
     if owned is None:
         return True
     for one in owned:
-        found = partitions.get(one.topic_id)
-        if found is not None and any(partition in found for partition in one.partitions):
+        epochs = partitions.get(one.topic_id)
+        if epochs is not None and any(partition in epochs for partition in one.partitions):
             return True
     return False

@@ -7,13 +7,10 @@ are too many of them for one turn of the loop, the next heartbeat goes on where 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidelog.coordinator.patterns import COST_AT_ONCE, PatternError, compiled, cost
+from tidelog.coordinator.bounds import MATCH_COST_AT_ONCE, NAMES_REMEMBERED_MAX, REMEMBERED_MAX
+from tidelog.coordinator.patterns import PatternError, compiled, cost
 from tidelog.wire.errors import ErrorCode, KafkaError
 
-REMEMBERED_MAX = 10_000
-"""Expressions whose matches are remembered, of all groups."""
-NAMES_REMEMBERED_MAX = 1_000_000
-"""Names that these matched, in all."""
 _TOLD_MAX = 100
 _UNCHANGED_COST = 50
 _COMPILING_COST = 500
@@ -24,10 +21,10 @@ def check_regex(regex: str) -> None:
     try:
         compiled(regex)
     except PatternError as error:
-        told = ascii(regex[:_TOLD_MAX])[1:-1] + "..." if len(regex) > _TOLD_MAX or not regex.isprintable() else regex
+        shown = ascii(regex[:_TOLD_MAX])[1:-1] + "..." if len(regex) > _TOLD_MAX or not regex.isprintable() else regex
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{told}` is not a valid regular expression: {error}.",
+            f"SubscribedTopicRegex `{shown}` is not a valid regular expression: {error}.",
         ) from error
 
 
@@ -36,7 +33,7 @@ class Room:
 
     __slots__ = ("left",)
 
-    def __init__(self, left: int = COST_AT_ONCE) -> None:
+    def __init__(self, left: int = MATCH_COST_AT_ONCE) -> None:
         self.left = left
 
 
@@ -64,7 +61,7 @@ class _Known:
         """Go on looking; whether that is over."""
         if self.names is None:
             return True
-        found: list[str] = []
+        names: list[str] = []
         matches = self.expression.fullmatch
         while room.left > 0:
             name = next(self.names, None)
@@ -73,8 +70,8 @@ class _Known:
                 break
             room.left -= cost(self.expression, name)
             if matches(name.encode()):
-                found.append(name)
-        self.matched |= frozenset(found)
+                names.append(name)
+        self.matched |= frozenset(names)
         return self.names is None
 
 

@@ -22,7 +22,6 @@ from tidelog.coordinator.group.consumer.state import (
     Partitions,
     Resolved,
     Subscription,
-    TopicPartition,
 )
 from tidelog.coordinator.group.state import GroupsState
 from tidelog.wire.records.consumer_groups import (
@@ -45,6 +44,7 @@ from tidelog.wire.records.consumer_groups import (
 from tidelog.wire.records.consumer_groups import (
     TopicPartition as TargetPartitions,
 )
+from tidelog.wire.topic_partition import TopicIdPartition
 
 NO_TARGET_EPOCH = -1
 _STATES = frozenset(MemberState)
@@ -161,8 +161,8 @@ def _regex(
             return state
         return state.with_group(group.id, replace(group, resolved=group.resolved.delete(regex)))
     group = _group(state, key.group_id)
-    found = Resolved(frozenset(value.topics), value.version, value.timestamp)
-    return state.with_group(group.id, replace(group, resolved=group.resolved.set(regex, found)))
+    matches = Resolved(frozenset(value.topics), value.version, value.timestamp)
+    return state.with_group(group.id, replace(group, resolved=group.resolved.set(regex, matches)))
 
 
 REPLAY: dict[type, Callable[[GroupsState, Any, Any], GroupsState]] = {
@@ -215,12 +215,12 @@ def _counted(
     return counts if after is None else counts.set(after, counts.get(after, 0) + 1)
 
 
-def _owners(owners: Map[TopicPartition, str], old: Member | None, new: Member | None) -> Map[TopicPartition, str]:
+def _owners(owners: Map[TopicIdPartition, str], old: Member | None, new: Member | None) -> Map[TopicIdPartition, str]:
     if old is not None and new is not None and old.assigned is new.assigned and old.revoking is new.revoking:
         return owners
     had = () if old is None else _held(old)
     has = set(() if new is None else _held(new))
-    changed: MapMutation[TopicPartition, str] = owners.mutate()
+    changed: MapMutation[TopicIdPartition, str] = owners.mutate()
     for one in had:
         if one not in has and old is not None and changed.get(one) == old.id:
             del changed[one]
@@ -230,7 +230,7 @@ def _owners(owners: Map[TopicPartition, str], old: Member | None, new: Member | 
     return changed.finish()
 
 
-def _held(member: Member) -> Iterable[TopicPartition]:
+def _held(member: Member) -> Iterable[TopicIdPartition]:
     for epochs in (member.assigned, member.revoking):
         for topic_id, partitions in epochs.items():
             for partition in partitions:
@@ -253,12 +253,12 @@ def _target_partitions(listed: list[TargetPartitions]) -> Partitions:
 
 def _epochs(listed: list[TopicPartitions], member_epoch: int) -> Epochs:
     """With the epochs that the record tells; older versions of Kafka told none, and the member's stands for them."""
-    found: dict[bytes, dict[int, int]] = {}
+    by_topic: dict[bytes, dict[int, int]] = {}
     for one in listed:
         epochs = one.assignment_epochs
         if not one.partitions:
             continue
         if epochs is None or len(epochs) != len(one.partitions):
             epochs = [max(member_epoch, 0)] * len(one.partitions)
-        found[one.topic_id] = dict(zip(one.partitions, epochs, strict=True))
-    return found or NOTHING
+        by_topic[one.topic_id] = dict(zip(one.partitions, epochs, strict=True))
+    return by_topic or NOTHING

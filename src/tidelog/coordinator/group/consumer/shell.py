@@ -72,7 +72,7 @@ def _regexes_are_due(
         return False
     if any(regex not in group.resolved for regex in group.regexes()):
         return True
-    last_ms = live.regexes_ms or max(found.timestamp_ms for found in group.resolved.values())
+    last_ms = live.regexes_ms or max(matches.timestamp_ms for matches in group.resolved.values())
     if 0 <= now_ms - last_ms <= REGEX_REFRESH_MIN_MS:
         return False
     return live.regexes_topics is not image.topics or not 0 <= now_ms - last_ms <= terms.regex_refresh_interval_ms

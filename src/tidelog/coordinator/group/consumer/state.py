@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
+from tidelog.wire.topic_partition import TopicIdPartition
+
 PROTOCOL_TYPE = "consumer"
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
@@ -30,7 +32,6 @@ Partitions: TypeAlias = Mapping[bytes, tuple[int, ...]]
 """Partitions by topic id, in order; a topic without any isn't there."""
 Epochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
 """Partitions by topic id, each with the epoch in which it was assigned."""
-TopicPartition: TypeAlias = tuple[bytes, int]
 
 NOTHING: Mapping[bytes, Any] = {}
 _EMPTY: Map[Any, Any] = Map()
@@ -114,7 +115,7 @@ class ConsumerGroup:
     members: Map[str, Member] = _EMPTY
     static: Map[str, str] = _EMPTY
     subscriptions: Map[Subscription, int] = _EMPTY
-    owners: Map[TopicPartition, str] = _EMPTY
+    owners: Map[TopicIdPartition, str] = _EMPTY
     target: Map[str, Partitions] = _EMPTY
     target_epoch: int = FIRST_EPOCH
     target_timestamp_ms: int = 0
@@ -152,7 +153,7 @@ class ConsumerGroup:
 
     def check_invariants(self) -> None:
         """What holds after each decision; for tests and simulation."""
-        owners: dict[TopicPartition, str] = {}
+        owners: dict[TopicIdPartition, str] = {}
         for member_id, member in self.members.items():
             assert member.id == member_id
             for held in (member.assigned, member.revoking):
@@ -172,7 +173,7 @@ class ConsumerGroup:
         for member in self.members.values():
             counts[member.subscription] = counts.get(member.subscription, 0) + 1
         assert dict(self.subscriptions) == counts
-        targeted: dict[TopicPartition, str] = {}
+        targeted: dict[TopicIdPartition, str] = {}
         for member_id, partitions in self.target.items():
             for topic_id, indexes in partitions.items():
                 for partition in indexes:

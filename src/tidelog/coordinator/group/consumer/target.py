@@ -56,10 +56,10 @@ def microseconds(
         names = names_of(subscription, resolved)
         topics.update(names)
         pairs += members * len(names)
-    found = [image.topics[name] for name in topics if name in image.topics]
-    partitions = sum(len(topic.partitions) for topic in found)
+    images = [image.topics[name] for name in topics if name in image.topics]
+    partitions = sum(len(topic.partitions) for topic in images)
     alike = len(subscriptions) == 1
-    return sum(subscriptions.values()) * 20 + partitions + len(found) * 10 + (0 if alike else pairs)
+    return sum(subscriptions.values()) * 20 + partitions + len(images) * 10 + (0 if alike else pairs)
 
 
 def compute_target(

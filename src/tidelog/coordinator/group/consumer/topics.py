@@ -16,10 +16,10 @@ _HASHES_MAX = 131_072
 
 def names_of(subscription: Subscription, resolved: Mapping[str, Resolved]) -> Collection[str]:
     """The topics that it names; an expression that wasn't resolved names none."""
-    found = resolved.get(subscription.regex) if subscription.regex else None
-    if found is None:
+    matches = resolved.get(subscription.regex) if subscription.regex else None
+    if matches is None:
         return subscription.names
-    return found.topics.union(subscription.names) if subscription.names else found.topics
+    return matches.topics.union(subscription.names) if subscription.names else matches.topics
 
 
 def ids_of(subscription: Subscription, resolved: Mapping[str, Resolved], image: ClusterImage) -> set[bytes]:
@@ -33,8 +33,8 @@ def group_hash(subscriptions: Iterable[Subscription], resolved: Mapping[str, Res
     names: set[str] = set()
     for subscription in subscriptions:
         names.update(names_of(subscription, resolved))
-    found = [_topic_hash(image.topics[name], image) for name in sorted(names & image.topics.keys())]
-    return _signed(xxh3_64(pack(f"<{len(found)}q", *found))) if found else 0
+    hashes = [_topic_hash(image.topics[name], image) for name in sorted(names & image.topics.keys())]
+    return _signed(xxh3_64(pack(f"<{len(hashes)}q", *hashes))) if hashes else 0
 
 
 def hash_topics(

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
+from tidelog.coordinator.bounds import SUBSCRIBED_NAMES_MAX
 from tidelog.coordinator.group.consumer.state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-NAMES_MAX = 10_000
-"""Topics that a member may subscribe to by their names: they are sorted, hashed and written down as one."""
 OWN_IDS_VERSION = 1
 """From this version on members make their ids themselves."""
 
@@ -23,8 +22,8 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         raise _invalid("InstanceId can't be empty.")
     if request.rack_id is not None and not request.rack_id.strip():
         raise _invalid("RackId can't be empty.")
-    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > NAMES_MAX:
-        raise _invalid(f"SubscribedTopicNames has more than {NAMES_MAX} names: use SubscribedTopicRegex.")
+    if request.subscribed_topic_names is not None and len(request.subscribed_topic_names) > SUBSCRIBED_NAMES_MAX:
+        raise _invalid(f"SubscribedTopicNames has more than {SUBSCRIBED_NAMES_MAX} names: use SubscribedTopicRegex.")
     if epoch == JOIN_EPOCH:
         _check_joining(request)
     elif epoch == STATIC_LEAVE_EPOCH:

@@ -6,13 +6,15 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any, cast
 
-from tidelog.spark.pipeline.file.toml_lines import Path, line_of, lines_of
+from tidelog.spark.pipeline.file.parse import parse
+from tidelog.spark.pipeline.file.spec import PipelineSpec
+from tidelog.spark.pipeline.file.toml_lines import KeyPath, line_of, lines_of
 from tidelog.spark.pipeline.file.validate import problems
 
-SCHEMA_FILE = File(__file__).with_name("pipeline.schema.json")
+SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
 TYPES: dict[str, tuple[type, str]] = {
     "object": (dict, "a table"),
     "array": (list, "a list"),
@@ -39,29 +41,29 @@ class PipelineError(Exception):
         self.problems = problems
 
 
-def read_file(file: File) -> tuple[dict[str, Any], dict[Path, int]]:
-    """The file's contents and the lines of its keys; PipelineError with every problem that it shows by itself."""
+def read_file(file: Path) -> tuple[PipelineSpec, dict[KeyPath, int]]:
+    """What the file says and the lines of its keys; PipelineError with every problem that it shows by itself."""
     raw = file.read_bytes()
     try:
         text = raw.decode()
-        told = tomllib.loads(text)
+        toml = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise PipelineError(str(file), [Problem(line, "not UTF-8: save the file as UTF-8")]) from None
     except tomllib.TOMLDecodeError as error:
-        told_line = re.search(r"line (\d+)", str(error))
-        line = int(told_line[1]) if told_line else len(raw.splitlines()) or 1
+        at_line = re.search(r"line (\d+)", str(error))
+        line = int(at_line[1]) if at_line else len(raw.splitlines()) or 1
         raise PipelineError(str(file), [Problem(line, f"not TOML: {error}")]) from None
     lines = lines_of(text)
     shape = json.loads(SCHEMA_FILE.read_text())
-    found = [Problem(line_of(lines, path), text) for path, text in _shape(told, shape, ())]
-    found = found or [Problem(line_of(lines, path), text) for path, text in problems(told)]
-    if found:
-        raise PipelineError(str(file), sorted(found, key=lambda each: each.line))
-    return told, lines
+    wrong = list(_shape(toml, shape, ())) or list(problems(toml))
+    if wrong:
+        with_lines = [Problem(line_of(lines, path), text) for path, text in wrong]
+        raise PipelineError(str(file), sorted(with_lines, key=lambda each: each.line))
+    return parse(toml), lines
 
 
-def _shape(value: Any, shape: dict[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
+def _shape(value: Any, shape: dict[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     name = ".".join(str(part) for part in path) or "the file"
     if "enum" in shape and value not in shape["enum"]:
         yield path, f"{name} is {_written(value)}, expected {_one_of([_written(each) for each in shape['enum']])}"
@@ -99,14 +101,14 @@ def _one_of(values: list[str]) -> str:
     return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
 
 
-def _example(path: Path, kind: str) -> str:
+def _example(path: KeyPath, kind: str) -> str:
     """How TOML writes what is expected, where people often write it otherwise."""
     if kind == "array" and len(path) == 1:
         return f": write [[{path[0]}]] above each"
     return ": write [source.NAME] above its keys" if kind == "object" and path[:1] == ("source",) else ""
 
 
-def _members(value: dict[str, Any], shape: dict[str, Any], path: Path, name: str) -> Iterator[tuple[Path, str]]:
+def _members(value: dict[str, Any], shape: dict[str, Any], path: KeyPath, name: str) -> Iterator[tuple[KeyPath, str]]:
     known: dict[str, Any] = shape.get("properties", {})
     others = shape.get("additionalProperties", True)
     if len(value) < shape.get("minProperties", 0):

@@ -3,62 +3,72 @@
 import fcntl
 import json
 import os
-import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tidelog.rpc import Cluster, Options
 from tidelog.rpc.address import addresses
 from tidelog.spark.pipeline.file.check import PipelineError, Problem, read_file
-from tidelog.spark.pipeline.file.toml_lines import Path as KeyPath
-from tidelog.spark.pipeline.file.toml_lines import line_of
-from tidelog.spark.pipeline.file.validate import sink_name
+from tidelog.spark.pipeline.file.spec import BadRowsSink, PipelineSpec, Sink, Source, Step, TopicSink
+from tidelog.spark.pipeline.file.toml_lines import KeyPath, line_of
+from tidelog.spark.pipeline.file.validate import BAD_ROWS
 from tidelog.spark.source.progress import write_file
 
 OWNER = "pipeline.json"
 """Whose folder it is, below its state."""
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-SPARKS_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     file: Path
-    name: str
-    told: dict[str, Any]
+    spec: PipelineSpec
     lines: dict[KeyPath, int]
     bootstrap: str
     state: Path
 
     @property
-    def sources(self) -> dict[str, dict[str, Any]]:
-        return self.told["source"]
+    def name(self) -> str:
+        return self.spec.name
 
     @property
-    def steps(self) -> list[dict[str, Any]]:
-        return self.told.get("step", [])
+    def sources(self) -> Mapping[str, Source]:
+        return self.spec.sources
 
     @property
-    def sinks(self) -> list[tuple[str, dict[str, Any]]]:
-        return [(sink_name(index, sink), sink) for index, sink in enumerate(self.told["sink"])]
+    def steps(self) -> tuple[Step, ...]:
+        return self.spec.steps
 
-    def is_decoded(self, name: str) -> bool:
-        """Whether rows of a source may be bad."""
-        return self.sources[name].get("decode", "none") != "none"
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        return self.spec.sinks
+
+    def sink(self, query: str) -> Sink | None:
+        """The sink that a query writes to; None for those of bad rows, and one that the file no longer has."""
+        return next((sink for sink in self.sinks if sink.name == query), None)
 
     @property
     def bad_topic(self) -> str | None:
-        return self.told.get("bad_rows", {}).get("topic")
+        return None if self.spec.bad_rows is None else self.spec.bad_rows.topic
 
-    @property
-    def trigger(self) -> str | None:
-        """How often a micro-batch starts, in the only words that Spark knows for it."""
-        told = re.fullmatch(r"(\d+) *(\w+)", self.told.get("trigger", ""))
-        return f"{told[1]} {SPARKS_UNITS.get(told[2], told[2])}" if told else None
+    def bad_rows_sink(self, source: str) -> BadRowsSink:
+        """Where the bad rows of a source go, by the name of the query that sees to them."""
+        name = BAD_ROWS if len(self.sources) == 1 else f"{BAD_ROWS}-{source}"
+        return BadRowsSink(name=name, from_table=source, topic=self.bad_topic)
+
+    def topic_options(self, query: str) -> Mapping[str, str] | None:
+        """The options of the sink by which a query writes to a topic; None where it writes to none."""
+        if query.startswith(BAD_ROWS):
+            return None if self.bad_topic is None else {}
+        sink = self.sink(query)
+        return sink.options if isinstance(sink, TopicSink) else None
+
+    def beside(self, path: str) -> Path:
+        """A path of the file: beside it, where it is relative."""
+        return (self.file.parent / path).resolve()
 
     @property
     def state_id(self) -> str:
@@ -68,13 +78,13 @@ class Pipeline:
     @property
     def kafka(self) -> dict[str, str]:
         """How to reach the brokers, as options of sources and sinks."""
-        given = {f"kafka.{name}": value for name, value in self.told.get("kafka", {}).items()}
+        given = {f"kafka.{name}": value for name, value in self.spec.kafka.items()}
         return {**given, "kafka.bootstrap.servers": self.bootstrap}
 
     def reach(self, patience_s: float) -> Cluster:
         """The brokers, for a call of the driver's own."""
         try:
-            options = Options.from_kafka(self.told.get("kafka", {}))
+            options = Options.from_kafka(self.spec.kafka)
         except ValueError as error:
             raise self.problem(("kafka",), str(error)) from None
         return Cluster(self.bootstrap, replace(options, patience_s=patience_s))
@@ -103,22 +113,18 @@ class Pipeline:
         """An error at a key's line, or so many lines below it."""
         return PipelineError(str(self.file), [Problem(line_of(self.lines, path) + below, text)])
 
-    def is_stream(self, name: str) -> bool:
-        source = self.sources[name]
-        return source.get("stream", "format" not in source)
-
     @property
     def streams(self) -> bool:
-        return any(self.is_stream(name) for name in self.sources)
+        return any(source.is_stream for source in self.sources.values())
 
-    def is_watched(self, name: str) -> bool:
+    def is_watched(self, source: Source) -> bool:
         """Whether a source's bad rows come as a stream.
 
         So they do, beside streams, for a table as well that is a topic: each run reads it anew, and would send its
         letters again. One that ends somewhere can't be a stream.
         """
-        ends = any(option.lower().startswith("ending") for option in self.sources[name].get("options", {}))
-        return self.is_stream(name) or (self.streams and not ends)
+        ends = any(option.lower().startswith("ending") for option in source.options)
+        return source.is_stream or (self.streams and not ends)
 
     def take_state(self) -> None:
         """Make the state's folder, and refuse that of another pipeline."""
@@ -145,11 +151,11 @@ class Pipeline:
 
 def load(file: Path, bootstrap: str | None = None) -> Pipeline:
     """The pipeline in a file; PipelineError with every problem that can be seen without Spark or a broker."""
-    told, lines = read_file(file)
+    spec, lines = read_file(file)
     if bootstrap is not None:
         try:
             addresses(bootstrap)
         except ValueError as error:
             raise PipelineError(str(file), [Problem(1, f"bootstrap: {error}")]) from None
-    state = file.parent / told["state"]
-    return Pipeline(file, told["name"], told, lines, bootstrap or told.get("bootstrap", DEFAULT_BOOTSTRAP), state)
+    given = DEFAULT_BOOTSTRAP if spec.bootstrap is None else spec.bootstrap
+    return Pipeline(file, spec, lines, bootstrap or given, file.parent / spec.state)

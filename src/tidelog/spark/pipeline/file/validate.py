@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 from tidelog.rpc.address import addresses
 from tidelog.spark import client_options
-from tidelog.spark.pipeline.file.toml_lines import Path
+from tidelog.spark.pipeline.file.toml_lines import KeyPath
 from tidelog.spark.sink import sink_options
 from tidelog.spark.source import options
 from tidelog.spark.source.options import OptionError, compiled
@@ -38,54 +38,54 @@ OF_TARGET = {
     "table": "jdbc",
 }
 """Which sinks a key is for: elsewhere it would do nothing, and nobody would hear of it."""
-Found = Iterator[tuple[Path, str]]
+Problems = Iterator[tuple[KeyPath, str]]
 
 
-def problems(told: dict[str, Any]) -> Found:
+def problems(toml: dict[str, Any]) -> Problems:
     """What is wrong in a file whose shape is right: where, and what to do."""
-    if "://" in told["state"]:
+    if "://" in toml["state"]:
         yield ("state",), "state is a folder of the local (or a mounted) file system, no address"
-    yield from _brokers(told)
-    tables: dict[str, Path] = {}
-    for name, source in told["source"].items():
+    yield from _brokers(toml)
+    tables: dict[str, KeyPath] = {}
+    for name, source in toml["source"].items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             yield ("source", name), f"source {name!r} is no name of a table: letters, digits and _"
         yield from _source(name, source)
         yield from _twice(tables, name, ("source", name))
-    yield from _bad_rows(told)
-    watermarks = any("watermark" in each for each in [*told["source"].values(), *told.get("step", ())])
-    for index, step in enumerate(told.get("step", ())):
-        path: Path = ("step", index)
+    yield from _bad_rows(toml)
+    watermarks = any("watermark" in each for each in [*toml["source"].values(), *toml.get("step", ())])
+    for index, step in enumerate(toml.get("step", ())):
+        path: KeyPath = ("step", index)
         yield from _twice(tables, step["name"], (*path, "name"))
         if "dedup" in step and not watermarks:
             yield (*path, "dedup"), "dedup keeps state for ever without a watermark: add one to the step or its source"
     names: set[str] = set()
-    for index, sink in enumerate(told["sink"]):
+    for index, sink in enumerate(toml["sink"]):
         yield from _sink(index, sink, tables, names)
-    yield from _circles(told)
+    yield from _circles(toml)
 
 
-def _brokers(told: dict[str, Any]) -> Found:
+def _brokers(toml: dict[str, Any]) -> Problems:
     """Where brokers are, and how they are reached."""
-    if "bootstrap" in told:
+    if "bootstrap" in toml:
         try:
-            addresses(told["bootstrap"])
+            addresses(toml["bootstrap"])
         except ValueError as error:
             yield ("bootstrap",), f"bootstrap: {error}"
-    for name in told.get("kafka", {}):
+    for name in toml.get("kafka", {}):
         if problem := client_options.problem_of_reaching(name):
             yield ("kafka", name), problem
 
 
-def _twice(tables: dict[str, Path], name: str, path: Path) -> Found:
+def _twice(tables: dict[str, KeyPath], name: str, path: KeyPath) -> Problems:
     """SQL doesn't tell names apart by case: the second would take the first's place."""
     if name.lower() in {each.lower() for each in tables}:
         yield path, f"there are two tables {name}"
     tables[name] = path
 
 
-def _source(name: str, source: dict[str, Any]) -> Found:
-    path: Path = ("source", name)
+def _source(name: str, source: dict[str, Any]) -> Problems:
+    path: KeyPath = ("source", name)
     given = [key for key in INPUTS if key in source]
     if len(given) != 1:
         yield path, f"source {name} needs one of topics, pattern and format, it has {', '.join(given) or 'none'}"
@@ -116,14 +116,14 @@ def _source(name: str, source: dict[str, Any]) -> Found:
             )
 
 
-def _options(path: Path, given: dict[str, Any], known: Mapping[str, str], refused: Mapping[str, str]) -> Found:
+def _options(path: KeyPath, given: dict[str, Any], known: Mapping[str, str], refused: Mapping[str, str]) -> Problems:
     """Options of a topic's source or sink whose names are not known."""
     for name in given.get("options", {}):
         for problem in client_options.problems([name.lower()], known, refused):
             yield (*path, "options", name), problem
 
 
-def _decoding(path: Path, source: dict[str, Any], decode: str) -> Found:
+def _decoding(path: KeyPath, source: dict[str, Any], decode: str) -> Problems:
     if decode in ("json", "avro") and not source.get("schema"):
         yield (*path, "decode"), f"decode = {decode!r} needs a schema" + (", or infer" if decode == "json" else "")
     if decode == "protobuf" and not (source.get("descriptor") and source.get("message")):
@@ -133,14 +133,14 @@ def _decoding(path: Path, source: dict[str, Any], decode: str) -> Found:
             yield (*path, key), f"{key} is for decode = {' or '.join(map(repr, kinds))}; this source has {decode!r}"
 
 
-def _bad_rows(told: dict[str, Any]) -> Found:
+def _bad_rows(toml: dict[str, Any]) -> Problems:
     """Every row that can't be decoded must have a place, or be left out because the file says so."""
-    given = told.get("bad_rows")
+    given = toml.get("bad_rows")
     if given is not None and ("topic" in given) == ("drop" in given):
         yield ("bad_rows",), "bad_rows needs one of topic and drop: where rows go that can't be decoded"
     elif given is not None and "drop" in given and "partitions" in given:
         yield ("bad_rows", "partitions"), "partitions is for a topic; these rows are dropped"
-    for name, source in told["source"].items():
+    for name, source in toml["source"].items():
         if given is None and source.get("decode", "none") != "none":
             yield (
                 ("source", name, "decode"),
@@ -149,8 +149,8 @@ def _bad_rows(told: dict[str, Any]) -> Found:
             )
 
 
-def _sink(index: int, sink: dict[str, Any], tables: dict[str, Path], names: set[str]) -> Found:
-    path: Path = ("sink", index)
+def _sink(index: int, sink: dict[str, Any], tables: dict[str, KeyPath], names: set[str]) -> Problems:
+    path: KeyPath = ("sink", index)
     if sink["from"] not in tables:
         close = get_close_matches(str(sink["from"]), list(tables), 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(tables)}"
@@ -177,7 +177,7 @@ def _sink(index: int, sink: dict[str, Any], tables: dict[str, Path], names: set[
     names.add(name)
 
 
-def _folder(path: Path, sink: dict[str, Any]) -> Found:
+def _folder(path: KeyPath, sink: dict[str, Any]) -> Problems:
     """A folder of Parquet files, or a table: it either adds rows or keeps the newest."""
     upserts, mode = "upsert_by" in sink, sink.get("mode", "append")
     if "path" in sink and mode != "append" and not upserts:
@@ -200,14 +200,14 @@ def _folder(path: Path, sink: dict[str, Any]) -> Found:
             yield (*path, key), f"{key} needs a folder of the local (or a mounted) file system, no address"
 
 
-def _circles(told: dict[str, Any]) -> Found:
+def _circles(toml: dict[str, Any]) -> Problems:
     """A pipeline that reads what it writes never comes to an end."""
-    writes: list[tuple[Path, str]] = [
-        (("sink", index, "topic"), sink["topic"]) for index, sink in enumerate(told["sink"]) if "topic" in sink
+    writes: list[tuple[KeyPath, str]] = [
+        (("sink", index, "topic"), sink["topic"]) for index, sink in enumerate(toml["sink"]) if "topic" in sink
     ]
-    if "topic" in told.get("bad_rows", {}):
-        writes.append((("bad_rows", "topic"), told["bad_rows"]["topic"]))
-    for name, source in told["source"].items():
+    if "topic" in toml.get("bad_rows", {}):
+        writes.append((("bad_rows", "topic"), toml["bad_rows"]["topic"]))
+    for name, source in toml["source"].items():
         for path, topic in writes:
             if topic in source.get("topics", ()) or ("pattern" in source and _matches(source["pattern"], topic)):
                 yield path, f"source {name} reads {topic} too: its rows would go in a circle; write to another topic"
@@ -220,8 +220,8 @@ def _matches(pattern: str, topic: str) -> bool:
         return False
 
 
-def sink_name(index: int, sink: dict[str, Any]) -> str:
+def sink_name(index: int, sink: Mapping[str, Any]) -> str:
     """The sink's name: its own, or what it writes to. Its checkpoint lies under it."""
-    target = sink.get("name") or sink.get("topic") or sink.get("table") or File(sink.get("path", "")).name
+    target = sink.get("name") or sink.get("topic") or sink.get("table") or Path(sink.get("path", "")).name
     target = target or sink.get("format") or ("console" if "console" in sink else "")
     return re.sub(r"[^A-Za-z0-9_.-]", "-", target).strip(".") or f"sink-{index}"

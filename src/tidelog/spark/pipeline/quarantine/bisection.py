@@ -13,14 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import FormatSource, TopicSource
 from tidelog.spark.pipeline.quarantine.notes import Row, Unfit
 from tidelog.spark.pipeline.quarantine.offset_ranges import around, between, halves, lying_in, read_by, size
+from tidelog.spark.pipeline.run.resets import checkpoint_of
 from tidelog.spark.pipeline.sinks.writers import taken
 from tidelog.spark.pipeline.tables.build import good, stepped
 from tidelog.spark.pipeline.tables.error_location import RowFailure, row_failure
 from tidelog.spark.pipeline.tables.sources import initial_offsets, read
 from tidelog.spark.pipeline.tables.views import Views
-from tidelog.spark.source.options import compiled
 from tidelog.spark.source.plan import OffsetRange
 
 HELD_MAX = 50_000
@@ -52,19 +53,19 @@ def sources_of(pipeline: Pipeline, table: Any) -> list[str]:
 
     That one row of several is kept, which comes last in a step (`dedup`), does not change how its SQL takes them.
     """
-    plan: str = table._jdf.queryExecution().analyzed().toString()
-    found = [(operator, name.lower()) for operator, name in STREAMING.findall(plan)]
-    operators = [operator for operator, _ in found]
+    plan: str = table._jdf.queryExecution().analyzed().toString()  # noqa: SLF001  PySpark only prints it
+    nodes = [(operator, name.lower()) for operator, name in STREAMING.findall(plan)]
+    operators = [operator for operator, _ in nodes]
     if operators and operators[0].startswith("Deduplicate"):
         operators = operators[1:]
     if not ROW_BY_ROW.issuperset(operators) or ("Join" in operators and operators.count(RELATION) != 1):
         return []
-    tables = {name for operator, name in found if operator == "SubqueryAlias"}
+    tables = {name for operator, name in nodes if operator == "SubqueryAlias"}
     names = [name for name in pipeline.sources if name.lower() in tables]
-    return [] if any("format" in pipeline.sources[name] for name in names) else names
+    return [] if any(isinstance(pipeline.sources[name], FormatSource) for name in names) else names
 
 
-class Finding:
+class Bisection:
     """Looks through what a query was to read of a source in the micro-batch that it failed in."""
 
     def __init__(
@@ -94,11 +95,11 @@ class Finding:
 
         That it is nothing is not to be seen before it is read: Spark would leave out what can't come to anything.
         """
-        if not self._pipeline.is_stream(name):
+        if not self._pipeline.sources[name].is_stream:
             return rows
         return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), rows.schema)
 
-    def found(self, batch: int, known: Collection[Row]) -> Iterator[Unfit]:
+    def unfit_rows(self, batch: int, known: Collection[Row]) -> Iterator[Unfit]:
         """The rows that steps fail on, each by itself. Only those that are `known` are tried, where one of them does.
 
         None where steps fail without any: it is a table beside the stream, say.
@@ -115,13 +116,9 @@ class Finding:
 
     def _ranges(self, batch: int) -> list[OffsetRange]:
         source = self._pipeline.sources[self._source]
-        pattern = compiled(source["pattern"]) if "pattern" in source else None
-
-        def is_read(topic: str) -> bool:
-            return topic in source.get("topics", ()) or (pattern is not None and pattern.search(topic) is not None)
-
-        checkpoint = self._pipeline.state / "checkpoints" / self._query
-        return read_by(checkpoint, batch, initial_offsets(self._pipeline, self._source), is_read)
+        assert isinstance(source, TopicSource), f"{self._source} is no topic, and rows of it are not looked for"
+        checkpoint = checkpoint_of(self._pipeline, self._query)
+        return read_by(checkpoint, batch, initial_offsets(self._pipeline, self._source), source.reads)
 
     def _among(self, places: Sequence[tuple[str, int, int]]) -> Iterator[Unfit]:
         if not places:
@@ -140,11 +137,11 @@ class Finding:
                 yield from self._look_within(*held, certain=True)
             return
         left, right = halves(ranges)
-        found = False
+        any_unfit = False
         for each in self._look(left):
-            found = True
+            any_unfit = True
             yield each
-        yield from self._look(right, certain=not found)
+        yield from self._look(right, certain=not any_unfit)
 
     def _some(self, ranges: Sequence[OffsetRange]) -> Any:
         return good(read(self._spark, self._pipeline, self._source, Views(self._spark), still=ranges))
@@ -168,14 +165,14 @@ class Finding:
             if failure is None:
                 return
         if len(rows) == 1 and failure is not None:
-            yield Unfit(rows[0], self._pipeline.steps[failure.step]["name"], failure.reason)
+            yield Unfit(rows[0], self._pipeline.steps[failure.step].name, failure.reason)
             return
         middle = len(rows) // 2
-        found = False
+        any_unfit = False
         for each in self._look_within(held, rows[:middle]):
-            found = True
+            any_unfit = True
             yield each
-        yield from self._look_within(held, rows[middle:], certain=not found)
+        yield from self._look_within(held, rows[middle:], certain=not any_unfit)
 
     def _fails(self, rows: Any) -> RowFailure | None:
         """How the sink's rows can't be made, were these all that there is of the source.
@@ -183,15 +180,16 @@ class Finding:
         Only what a step fails on that takes them one by one: a group of a few rows may fail where the whole does not.
         """
         self._alive()
-        sink = dict(self._pipeline.sinks)[self._query]
+        sink = self._pipeline.sink(self._query)
+        assert sink is not None, f"{self._query} writes to a sink of the file"
         tables = stepped(self._pipeline, {**self._given, self._source: rows}, Views(self._spark))
         try:
-            taken(sink, tables[sink["from"]]).write.format("noop").mode("overwrite").save()
+            taken(sink, tables[sink.from_table]).write.format("noop").mode("overwrite").save()
         except PySparkException as error:
-            told = row_failure(self._pipeline, error)
-            if told is None:  # brokers that are away, or a run that is to stop
+            failure = row_failure(self._pipeline, error)
+            if failure is None:  # brokers that are away, or a run that is to stop
                 raise
-            return told if set(self._by_row).issuperset(told.steps) else None
+            return failure if set(self._by_row).issuperset(failure.steps) else None
         return None
 
 

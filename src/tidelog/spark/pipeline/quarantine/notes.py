@@ -57,17 +57,17 @@ class Note:
 
 def read(state: Path, query: str) -> Note:
     try:
-        told = json.loads(_file(state, query).read_text())
+        fields = json.loads(_file(state, query).read_text())
     except FileNotFoundError:
         return Note()
     return Note(
-        batch=told["batch"],
-        rows=[Row(*each) for each in told["rows"]],
-        earlier=[Row(*each) for each in told["earlier"]],
-        number=told["number"],
-        open=told["open"],
-        owed=[_unfit(*each) for each in told["owed"]],
-        first=_unfit(*told["first"]),
+        batch=fields["batch"],
+        rows=[Row(*each) for each in fields["rows"]],
+        earlier=[Row(*each) for each in fields["earlier"]],
+        number=fields["number"],
+        open=fields["open"],
+        owed=[_unfit(*each) for each in fields["owed"]],
+        first=_unfit(*fields["first"]),
     )
 
 
@@ -87,9 +87,9 @@ def known(state: Path) -> set[Row]:
     return {row for note in notes(state).values() for row in (*note.rows, *note.earlier)}
 
 
-def add(state: Path, query: str, batch: int, found: Iterable[Unfit]) -> None:
+def add(state: Path, query: str, batch: int, unfit: Iterable[Unfit]) -> None:
     """Set rows of a batch aside, where no note is open. Those that nobody knew of yet are owed a letter."""
-    before, new, others = read(state, query), sorted(found), known(state)
+    before, new, others = read(state, query), sorted(unfit), known(state)
     rows, earlier = before.rows, before.earlier
     if before.batch != batch:
         rows, earlier = [], [*earlier, *rows][-EARLIER_MAX:]
@@ -118,10 +118,10 @@ def close(state: Path, query: str) -> None:
     _write(state, query, asdict(replace(read(state, query), open=False, owed=[])))
 
 
-def _write(state: Path, query: str, told: Mapping[str, Any]) -> None:
+def _write(state: Path, query: str, fields: Mapping[str, Any]) -> None:
     file = _file(state, query)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_file(file, json.dumps(told), durable=True)
+    write_file(file, json.dumps(fields), durable=True)
 
 
 def _file(state: Path, query: str) -> Path:

@@ -8,12 +8,10 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from tidelog.spark.checkpoint import planned_batch
 from tidelog.spark.source import plan
 from tidelog.spark.source.plan import OffsetRange
-
-OFFSET_LOG = "v1"
-"""What Spark writes above a batch's offsets, in the form that is understood here."""
-HEAD_LINES = 2
+from tidelog.wire.topic_partition import TopicPartition
 
 
 def size(ranges: Iterable[OffsetRange]) -> int:
@@ -35,7 +33,7 @@ def halves(ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[Offse
 
 def around(rows: Iterable[tuple[str, int, int]]) -> list[OffsetRange]:
     """One stretch of each partition, with all of these rows (topic, partition, offset) in it."""
-    by_place: dict[plan.Place, list[int]] = {}
+    by_place: dict[TopicPartition, list[int]] = {}
     for topic, partition, offset in rows:
         by_place.setdefault((topic, partition), []).append(offset)
     return [OffsetRange(*place, min(offsets), max(offsets) + 1) for place, offsets in sorted(by_place.items())]
@@ -64,12 +62,6 @@ def options_for(ranges: Sequence[OffsetRange]) -> dict[str, str]:
     }
 
 
-def unfinished(checkpoint: Path) -> int | None:
-    """The micro-batch that a query began and did not finish."""
-    last = max((int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")), default=None)
-    return None if last is None or (checkpoint / "commits" / str(last)).exists() else last
-
-
 def read_by(checkpoint: Path, batch: int, initial: Path, is_read: Callable[[str], bool]) -> list[OffsetRange]:
     """What a micro-batch reads of the topics of a source; `initial` says where that source's first one begins.
 
@@ -77,28 +69,31 @@ def read_by(checkpoint: Path, batch: int, initial: Path, is_read: Callable[[str]
     first start to the last end is what the two read. A partition that ends before its start was made anew, and is read
     from its beginning.
     """
-    ends = _offsets(checkpoint / "offsets" / str(batch), is_read)
-    starts = [plan.from_json(each) for each in _offsets(checkpoint / "offsets" / str(batch - 1), is_read)]
+    ends = _offsets(checkpoint, batch, is_read)
+    starts = [plan.from_json(each) for each in _offsets(checkpoint, batch - 1, is_read)]
     starts = starts or [begun for each in ends if (begun := plan.began(each))]
     if not starts and initial.exists():
         starts = [plan.from_json(json.loads(initial.read_text()))]
-    found: dict[plan.Place, int] = {}
+    end_offsets: dict[TopicPartition, int] = {}
     for end in map(plan.from_json, ends):
         for place, offset in end.items():
-            found[place] = max(found.get(place, 0), offset)
+            end_offsets[place] = max(end_offsets.get(place, 0), offset)
     ranges: list[OffsetRange] = []
-    for place, end in sorted(found.items()):
+    for place, end in sorted(end_offsets.items()):
         start = min((each[place] for each in starts if place in each), default=0)
         ranges.append(OffsetRange(*place, start if start <= end else 0, end))
     return [each for each in ranges if each.count > 0]
 
 
-def _offsets(file: Path, is_read: Callable[[str], bool]) -> list[Mapping[str, Mapping[str, int]]]:
+def _offsets(checkpoint: Path, batch: int, is_read: Callable[[str], bool]) -> list[Mapping[str, Mapping[str, int]]]:
     """The offsets of each source of a query that reads such topics."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    if lines[:1] != [OFFSET_LOG]:
+    try:
+        planned = planned_batch(checkpoint, batch)
+    except FileNotFoundError:
+        planned = None
+    if planned is None:
         return []
-    found = [json.loads(line) for line in lines[HEAD_LINES:] if line.startswith("{")]
+    sources = [json.loads(line) for line in planned.sources if line.startswith("{")]
     return [
-        each for each in found if each and all(isinstance(at, dict) and is_read(topic) for topic, at in each.items())
+        each for each in sources if each and all(isinstance(at, dict) and is_read(topic) for topic, at in each.items())
     ]

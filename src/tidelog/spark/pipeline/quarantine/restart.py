@@ -6,12 +6,15 @@ from typing import Any, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from tidelog.spark.checkpoint import unfinished
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import Undecoded
 from tidelog.spark.pipeline.quarantine import notes
-from tidelog.spark.pipeline.quarantine.bisection import Finding, as_a_stream, sources_of
+from tidelog.spark.pipeline.quarantine.bisection import Bisection, as_a_stream, sources_of
 from tidelog.spark.pipeline.quarantine.notes import Unfit
-from tidelog.spark.pipeline.quarantine.offset_ranges import around, options_for, unfinished
+from tidelog.spark.pipeline.quarantine.offset_ranges import around, options_for
 from tidelog.spark.pipeline.run.queries import LATE, TRIES
+from tidelog.spark.pipeline.run.resets import checkpoint_of
 from tidelog.spark.pipeline.sinks import left_out
 from tidelog.spark.pipeline.sinks.writers import send_letters, where_bad_rows_go
 from tidelog.spark.pipeline.tables.decode import BAD, REASON, decoded
@@ -36,35 +39,35 @@ def set_aside(
     `alive` is called now and then: it may take minutes. Not through Spark Connect, whose queries look for their tables
     by name, and would find those that are made here.
     """
-    told = row_failure(pipeline, failure)
-    batch = unfinished(pipeline.state / "checkpoints" / query)
-    if told is None or batch is None or "bad_rows" not in pipeline.told or not hasattr(spark, "_jsparkSession"):
+    cause = row_failure(pipeline, failure)
+    batch = unfinished(checkpoint_of(pipeline, query))
+    if cause is None or batch is None or pipeline.spec.bad_rows is None or not hasattr(spark, "_jsparkSession"):
         return False
-    by_row = [sources_of(pipeline, tables[step["name"]]) for step in pipeline.steps]
-    sources = by_row[told.step]
-    if query not in dict(pipeline.sinks) or not sources:
+    by_row = [sources_of(pipeline, tables[step.name]) for step in pipeline.steps]
+    sources = by_row[cause.step]
+    if pipeline.sink(query) is None or not sources:
         return False
-    step = pipeline.steps[told.step]["name"]
+    step = pipeline.steps[cause.step].name
     tell(f"{pipeline.name}: {query}: step {step} failed on a row of batch {batch}: looking for it")
     before = set(notes.aside(pipeline.state, query, batch))
     known = notes.known(pipeline.state) - before
 
     def new() -> list[Unfit]:
-        found: list[Unfit] = []
+        unfit: list[Unfit] = []
         for source in sources:
             takes = [index for index, names in enumerate(by_row) if source in names]
-            for each in Finding(spark, pipeline, query, source, takes, tables, alive).found(batch, known):
-                found += [each] if each.row not in before else []
-                if len(before) + len(found) > ROWS_MAX:
+            for each in Bisection(spark, pipeline, query, source, takes, tables, alive).unfit_rows(batch, known):
+                unfit += [each] if each.row not in before else []
+                if len(before) + len(unfit) > ROWS_MAX:
                     raise failed_on_a_row(pipeline, failure, f"more than {ROWS_MAX} rows of batch {batch}") or failure
-        return found
+        return unfit
 
     with as_a_stream(spark):
-        found = _patiently(new)
-    if found:
-        notes.add(pipeline.state, query, batch, found)
+        unfit = _patiently(new)
+    if unfit:
+        notes.add(pipeline.state, query, batch, unfit)
         _patiently(lambda: settle(spark, pipeline))
-    return bool(found)
+    return bool(unfit)
 
 
 def _patiently(act: Callable[[], T]) -> T:
@@ -99,6 +102,6 @@ def _letters(spark: Any, pipeline: Pipeline, owed: list[Unfit]) -> Any:
     given |= {"kafka.isolation.level": "read_uncommitted", "failOnDataLoss": "false"}
     rows = spark.read.format("tidelog").options(**given).load()
     why = [(*each.row.place, f"step {each.step}: {each.reason}") for each in owed]
-    told = F.broadcast(spark.createDataFrame(why, f"_topic string, _partition int, _offset long, {REASON} string"))
-    rows = decoded(rows, {}, "").drop(BAD, REASON).join(told, ["_topic", "_partition", "_offset"])
+    reasons = F.broadcast(spark.createDataFrame(why, f"_topic string, _partition int, _offset long, {REASON} string"))
+    rows = decoded(rows, Undecoded()).drop(BAD, REASON).join(reasons, ["_topic", "_partition", "_offset"])
     return rows.withColumn(BAD, F.lit(True))

@@ -8,12 +8,13 @@ number of their own. In a folder they take the place of those that were written.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import BadRowsSink, Sink, TopicSink
 from tidelog.spark.source.progress import write_file
 
 FILE = "still.json"
@@ -52,51 +53,50 @@ class StillRun:
         write_file(self._file, json.dumps({"last": last}), durable=True)
 
     def keep(self) -> None:
-        told = {name: [each.number, each.made, each.done] for name, each in self._sinks.items()}
-        write_file(self._file, json.dumps({"run": self._run, "sinks": told}), durable=True)
+        sinks = {name: [each.number, each.made, each.done] for name, each in self._sinks.items()}
+        write_file(self._file, json.dumps({"run": self._run, "sinks": sinks}), durable=True)
 
 
-def begin_still(pipeline: Pipeline, now_s: float, besides: Iterable[tuple[str, Mapping[str, Any]]] = ()) -> StillRun:
+def begin_still(pipeline: Pipeline, now_s: float, besides: Iterable[BadRowsSink] = ()) -> StillRun:
     """The run that was cut short, once more, or the next one: it is known by the time at which it began.
 
     `besides` are the sinks that the file doesn't name: of bad rows.
     """
     file = pipeline.state / FILE
-    told: Any = json.loads(file.read_text()) if file.exists() else {}
-    if isinstance(told, int):  # of an earlier version, which kept nothing but the number
-        told = {"run": told}
-    before = {name: _Sink(*kept) for name, kept in told.get("sinks", {}).items()}
-    run: int = told.get("run", max(int(now_s), told.get("last", -1) + 1))
+    record: Any = json.loads(file.read_text()) if file.exists() else {}
+    if isinstance(record, int):  # of an earlier version, which kept nothing but the number
+        record = {"run": record}
+    before = {name: _Sink(*kept) for name, kept in record.get("sinks", {}).items()}
+    run: int = record.get("run", max(int(now_s), record.get("last", -1) + 1))
     higher = max([int(now_s), *(each.number + 1 for each in before.values())])
     sinks: dict[str, _Sink] = {}
     mended: set[str] = set()
-    for name, sink in [*pipeline.sinks, *besides]:
+    for sink in (*pipeline.sinks, *besides):
+        name = sink.name
         kept, made = before.get(name, _Sink(run, None)), _made(pipeline, sink)
         is_other = kept.made not in (None, made)
         if is_other and kept.done:
             mended.add(name)
-        number = higher if is_other and "topic" in sink else kept.number
+        number = higher if is_other and isinstance(sink, TopicSink | BadRowsSink) else kept.number
         sinks[name] = _Sink(number, made, kept.done and not is_other)
     begun = StillRun(file, run, sinks, frozenset(mended))
     begun.keep()
     return begun
 
 
-def _made(pipeline: Pipeline, sink: Mapping[str, Any]) -> str:
+def _made(pipeline: Pipeline, sink: Sink | BadRowsSink) -> str:
     """A hash of what the file says about a sink and the tables that its rows are made from.
 
     A step's SQL reads the tables whose names are in it: a column of such a name may be among them, but none is missed.
     """
-    tables: dict[str, Any] = dict(pipeline.sources)
-    steps = {step["name"]: step for step in pipeline.steps}
-    read, unread = set[str](), [sink["from"]]
+    steps = {step.name: step for step in pipeline.steps}
+    read, unread = set[str](), [sink.from_table]
     while unread:
         name = unread.pop()
         read.add(name)
-        sql = steps[name]["sql"] if name in steps else ""
-        named = (
-            each for each in (*tables, *steps) if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", sql, re.IGNORECASE)
-        )
+        sql = steps[name].sql if name in steps else ""
+        tables = (*pipeline.sources, *steps)
+        named = (each for each in tables if re.search(rf"(?<!\w){re.escape(each)}(?!\w)", sql, re.IGNORECASE))
         unread += (each for each in named if each not in read)
-    whole = [sink, *((name, steps.get(name) or tables[name]) for name in sorted(read))]
+    whole = [sink.toml, *((name, (steps.get(name) or pipeline.sources[name]).toml) for name in sorted(read))]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:32]

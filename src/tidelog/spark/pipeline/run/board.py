@@ -17,7 +17,7 @@ from tidelog.spark.pipeline.file.model import Pipeline
 from tidelog.spark.pipeline.run.current_lag import Ends
 from tidelog.spark.pipeline.run.lag_groups import LagGroups
 from tidelog.spark.pipeline.run.reason import words_of
-from tidelog.spark.pipeline.run.status import done_by, figures, late_rows, told_of, write_status
+from tidelog.spark.pipeline.run.status import done_by, figures, late_rows, query_status, write_status
 from tidelog.spark.pipeline.run.stop_signals import Stop
 from tidelog.spark.pipeline.sinks import left_out
 
@@ -44,7 +44,7 @@ class Board:
         self._queries: dict[str, Any] = {}
         self._seen: dict[str, int] = {}
         self._rows: dict[str, int] = {}
-        self._told_at = time.monotonic()
+        self._last_word = time.monotonic()
         self._known = left_out.left_out(pipeline.state)
         self._silent = False
         self._log: _Log | None = None
@@ -77,14 +77,14 @@ class Board:
 
     def look(self, queries: dict[str, Any], outcome: str) -> None:
         """Show how the queries are."""
-        self._queries = {name: told_of(query) for name, query in queries.items()}
+        self._queries = {name: query_status(query) for name, query in queries.items()}
         self._behind({name: query.lastProgress for name, query in queries.items()}, last=outcome == "done")
-        for name, told in self._queries.items():
-            if told.get("batch", -1) > self._seen.get(name, -1):
+        for name, status in self._queries.items():
+            if status.get("batch", -1) > self._seen.get(name, -1):
                 with self._said_once():
                     self._batches(name, queries[name].recentProgress)
         self.write(outcome)
-        if time.monotonic() > self._told_at + TELL_S:
+        if time.monotonic() > self._last_word + TELL_S:
             self._tell_progress()
 
     def _behind(self, progresses: dict[str, Any], *, last: bool) -> None:
@@ -102,19 +102,19 @@ class Board:
     def write(self, outcome: str, why: str | None = None) -> None:
         """The status file; and who was left out since the last time, to whoever watches."""
         state, name = self._pipeline.state, self._pipeline.name
-        found = left_out.left_out(state)
+        left_out_rows = left_out.left_out(state)
         with self._said_once():
             more = {
                 "why": why,
                 "away": self._ends.away,
-                "held_up": [each.told() for each in self._ends.held_up] or None,
+                "held_up": [each.to_json() for each in self._ends.held_up] or None,
             }
-            write_status(state, name, self._queries, outcome, found, **more)
+            write_status(state, name, self._queries, outcome, left_out_rows, **more)
             self._silent = False
-        for query, each in found.items():
+        for query, each in left_out_rows.items():
             if self._known.get(query) != each:
-                self.tell(f"{name}: {query}: {each.told}")
-        self._known = found
+                self.tell(f"{name}: {query}: {each.summary}")
+        self._known = left_out_rows
 
     @contextmanager
     def _said_once(self) -> Generator[None]:
@@ -132,19 +132,20 @@ class Board:
             batch = progress["batchId"]
             if batch <= self._seen.get(name, -1):
                 continue
-            told = figures(progress)
+            stats = figures(progress)
             logger.info(
                 "%s: batch %d: %d rows, %d bytes, %.0f rows/s, %s ms, %d behind",
-                *(name, batch, told["rows"], told["bytes"], told["rows_per_s"] or 0.0, told["batch_ms"], told["lag"]),
+                *(name, batch, stats["rows"], stats["bytes"]),
+                *(stats["rows_per_s"] or 0.0, stats["batch_ms"], stats["lag"]),
             )
             if late := late_rows(progress):
                 left_out.add(self._pipeline.state, f"{name}-late", batch, late, LATE, "")
             self._seen[name] = batch
-            self._rows[name] = self._rows.get(name, 0) + told["rows"]
+            self._rows[name] = self._rows.get(name, 0) + stats["rows"]
 
     def _tell_progress(self) -> None:
         """Rows since the last word, where there were any."""
-        seconds = time.monotonic() - self._told_at
+        seconds = time.monotonic() - self._last_word
         words = [
             f"{name} batch {self._seen[name]}, {rows / seconds:,.0f} rows/s{self._lag_of(name)}"
             for name, rows in self._rows.items()
@@ -153,7 +154,7 @@ class Board:
         if words:
             self.tell(f"{self._pipeline.name}: {'; '.join(words)}")
         self._rows.clear()
-        self._told_at = time.monotonic()
+        self._last_word = time.monotonic()
 
     def _lag_of(self, name: str) -> str:
         """A query that was just started again has none yet."""

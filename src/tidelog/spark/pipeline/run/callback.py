@@ -23,12 +23,12 @@ def each_batch(write: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
         try:
             write(batch, number)
         except Exception as error:
-            raise RuntimeError(_told(error)) from None
+            raise RuntimeError(_failure_text(error)) from None
 
     return each
 
 
-def _told(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     text = str(error)
     interruption = next((name for name in INTERRUPTIONS if name in text), None)
     if interruption is not None:  # so a query is stopped: that is what Spark looks for

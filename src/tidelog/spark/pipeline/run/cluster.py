@@ -14,6 +14,8 @@ from typing import Any
 
 from tidelog.rpc.address import addresses
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import FolderSink, UpsertSink
+from tidelog.spark.pipeline.file.toml_lines import KeyPath
 from tidelog.spark.pipeline.run.java import NoSpark
 
 EXECUTORS_S = 120.0
@@ -24,7 +26,7 @@ ANSWER = "host string, python string, tidelog string, unseen string, unreached s
 
 def wait_for_executors(spark: Any, master: str) -> int:
     """How many cores there are, once there are any; NoSpark where the master gives none."""
-    context = spark.sparkContext._jsc.sc()
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001  PySpark doesn't tell of executors
     deadline = time.monotonic() + EXECUTORS_S
     while context.getExecutorMemoryStatus().size() < 2:  # the driver is one
         if time.monotonic() > deadline:
@@ -46,46 +48,46 @@ def check_cluster(spark: Any, pipeline: Pipeline, cores: int) -> None:
     tasks = TASKS_A_CORE * cores
     look = _looking([str(mark) for mark in marks.values()], brokers)
     try:
-        told = spark.range(0, tasks, 1, tasks).mapInArrow(look, ANSWER).distinct().collect()
+        answers = spark.range(0, tasks, 1, tasks).mapInArrow(look, ANSWER).distinct().collect()
     except (Py4JError, PySparkException) as error:
         raise NoSpark(_why(str(error))) from error
     finally:
         for mark in marks.values():
             mark.unlink(missing_ok=True)
-    for each in told:
+    for each in answers:
         _judge(pipeline, each, {str(mark): path for path, mark in marks.items()})
 
 
-def _judge(pipeline: Pipeline, told: Any, marks: dict[str, tuple[str | int, ...]]) -> None:
+def _judge(pipeline: Pipeline, answer: Any, marks: dict[str, KeyPath]) -> None:
     mine = version("tidelog")
-    if told.tidelog != mine:
-        has = f"tidelog {told.tidelog}" if told.tidelog else "no tidelog"
+    if answer.tidelog != mine:
+        has = f"tidelog {answer.tidelog}" if answer.tidelog else "no tidelog"
         raise NoSpark(
-            f"{told.python} on {told.host} has {has}, this is {mine}: pip install 'tidelog[spark]=={mine}' there, "
+            f"{answer.python} on {answer.host} has {has}, this is {mine}: pip install 'tidelog[spark]=={mine}' there, "
             "or set PYSPARK_PYTHON to a Python that has it on every machine"
         )
-    if told.unseen:
-        unseen = told.unseen.splitlines()[0]
+    if answer.unseen:
+        unseen = answer.unseen.splitlines()[0]
         raise pipeline.problem(
             marks[unseen],
-            f"{Path(unseen).parent} is not seen by the executor on {told.host}: what it writes would be lost. "
+            f"{Path(unseen).parent} is not seen by the executor on {answer.host}: what it writes would be lost. "
             "Put it on a file system that all machines mount at the same path",
         )
-    if told.unreached:
+    if answer.unreached:
         raise pipeline.problem(
             ("bootstrap",),
-            f"the executor on {told.host} reaches no broker at {pipeline.bootstrap} ({told.unreached}): "
+            f"the executor on {answer.host} reaches no broker at {pipeline.bootstrap} ({answer.unreached}): "
             "name brokers (--bootstrap) by an address that the cluster's machines can reach",
         )
 
 
-def _leave_marks(pipeline: Pipeline) -> dict[tuple[str | int, ...], Path]:
+def _leave_marks(pipeline: Pipeline) -> dict[KeyPath, Path]:
     """A file in each folder that executors have to share with this machine, by the key that names the folder."""
-    folders: dict[tuple[str | int, ...], Path] = {("state",): pipeline.state}
-    for index, (_, sink) in enumerate(pipeline.sinks):
-        if "path" in sink and "://" not in sink["path"]:
-            folders["sink", index, "path"] = pipeline.file.parent / sink["path"]
-    marks: dict[tuple[str | int, ...], Path] = {}
+    folders: dict[KeyPath, Path] = {("state",): pipeline.state}
+    for sink in pipeline.sinks:
+        if isinstance(sink, UpsertSink) or (isinstance(sink, FolderSink) and not sink.is_address):
+            folders[*sink.key_path, "path"] = pipeline.beside(sink.path)
+    marks: dict[KeyPath, Path] = {}
     for key, folder in folders.items():
         folder.mkdir(parents=True, exist_ok=True)
         marks[key] = folder.resolve() / f".tidelog-{secrets.token_hex(8)}"
@@ -108,9 +110,9 @@ def _looking(marks: list[str], brokers: list[tuple[str, int]]) -> Callable[[Iter
         for _ in batches:
             time.sleep(0.1)  # so that each core gets a task
         try:
-            found = importlib.metadata.version("tidelog")
+            tidelog_version = importlib.metadata.version("tidelog")
         except importlib.metadata.PackageNotFoundError:
-            found = ""
+            tidelog_version = ""
         unreached = ""
         for place in brokers:
             try:
@@ -120,7 +122,7 @@ def _looking(marks: list[str], brokers: list[tuple[str, int]]) -> Callable[[Iter
             except OSError as error:
                 unreached = str(error)
         unseen = "\n".join(mark for mark in marks if not os.path.exists(mark))
-        row = [socket.gethostname(), sys.executable, found, unseen, unreached]
+        row = [socket.gethostname(), sys.executable, tidelog_version, unseen, unreached]
         names = ["host", "python", "tidelog", "unseen", "unreached"]
         yield arrow.RecordBatch.from_arrays([arrow.array([each], arrow.string()) for each in row], names)
 

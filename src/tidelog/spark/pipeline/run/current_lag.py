@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.rpc import LATEST, Cluster, list_offsets
 from tidelog.rpc.errors import Lost, Unreachable
-from tidelog.rpc.offsets import Place
-from tidelog.rpc.open_in import behind_ends
+from tidelog.rpc.open_transactions import behind_ends
 from tidelog.spark.pipeline.file.model import Pipeline
 from tidelog.spark.pipeline.run.held_up import Held, held, reads_committed
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 ASK_S = 1.0
 PATIENCE_S = 2.0
@@ -30,8 +30,8 @@ class Ends:
         self._pipeline = pipeline
         self._tell = tell
         self._seen: dict[Held, float] = {}  # what stands open, and since when it was seen to
-        self._places: frozenset[Place] = frozenset()
-        self._known: dict[Place, int] = {}
+        self._places: frozenset[TopicPartition] = frozenset()
+        self._known: dict[TopicPartition, int] = {}
         self._answered = time.time()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
@@ -42,11 +42,11 @@ class Ends:
     def end(self) -> None:
         self._over.set()  # not waited for: it may be waiting for a broker
 
-    def watch(self, places: Iterable[Place]) -> None:
+    def watch(self, places: Iterable[TopicPartition]) -> None:
         """Ask for these from now on."""
         self._places = frozenset(places)
 
-    def behind(self, done: Mapping[Place, int]) -> int | None:
+    def behind(self, done: Mapping[TopicPartition, int]) -> int | None:
         """How many offsets are after those that are done; None where an end is not known."""
         if not done or any(place not in self._known for place in done):
             return None
@@ -72,8 +72,8 @@ class Ends:
 
     def _ask_once(self, cluster: Cluster) -> None:
         try:
-            found = list_offsets(cluster, dict.fromkeys(self._places, LATEST))
-            ends = {place: each.offset for place, each in found.items()}
+            latest = list_offsets(cluster, dict.fromkeys(self._places, LATEST))
+            ends = {place: each.offset for place, each in latest.items()}
             committed = {place: end for place, end in ends.items() if reads_committed(self._pipeline, place[0])}
             behind = [held(each) for each in behind_ends(cluster, committed)]
         except (KafkaError, Unreachable, Lost, OSError) as error:

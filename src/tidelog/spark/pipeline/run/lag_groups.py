@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from tidelog.rpc import Cluster
 from tidelog.rpc.errors import Lost, Unreachable, Unsupported
 from tidelog.rpc.groups import commit_offsets
-from tidelog.rpc.offsets import Place
 from tidelog.spark.pipeline.file.model import Pipeline
 from tidelog.wire.errors import KafkaError
+from tidelog.wire.topic_partition import TopicPartition
 
 logger = logging.getLogger("tidelog.spark")
 
@@ -30,11 +30,10 @@ class LagGroups:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._done: dict[str, Mapping[Place, int]] = {}
-        self._told: dict[str, Mapping[Place, int]] = {}
+        self._done: dict[str, Mapping[TopicPartition, int]] = {}
+        self._committed: dict[str, Mapping[TopicPartition, int]] = {}
         self._over = threading.Event()
-        wanted = pipeline.told.get("lag_groups", False)
-        self._thread = threading.Thread(target=self._commit, daemon=True) if wanted else None
+        self._thread = threading.Thread(target=self._commit, daemon=True) if pipeline.spec.lag_groups else None
 
     def begin(self) -> None:
         if self._thread is not None:
@@ -45,7 +44,7 @@ class LagGroups:
         if self._thread is not None:
             self._thread.join(2 * PATIENCE_S)
 
-    def tell(self, done: Mapping[str, Mapping[Place, int]]) -> None:
+    def tell(self, done: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         """The offsets before which each query is done."""
         self._done = dict(done)
 
@@ -57,7 +56,7 @@ class LagGroups:
 
     def _commit_once(self, cluster: Cluster) -> None:
         for query, offsets in self._done.items():
-            if not offsets or offsets == self._told.get(query):
+            if not offsets or offsets == self._committed.get(query):
                 continue
             group = group_of(self._pipeline.name, query)
             try:
@@ -65,4 +64,4 @@ class LagGroups:
             except (KafkaError, Unreachable, Unsupported, Lost, OSError) as error:
                 logger.warning("group %s shows an old lag, its offsets can't be committed: %s", group, error)
                 return
-            self._told[query] = offsets
+            self._committed[query] = offsets

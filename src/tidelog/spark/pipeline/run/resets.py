@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tidelog.spark.checkpoint import last_finished
 from tidelog.spark.pipeline.file.model import Pipeline
 from tidelog.spark.source.progress import write_file
 
@@ -26,8 +27,13 @@ class Reset:
     start: str | None = None
 
 
+def checkpoints_of(pipeline: Pipeline) -> Path:
+    """The folder with those of all queries."""
+    return pipeline.state / "checkpoints"
+
+
 def checkpoint_of(pipeline: Pipeline, query: str) -> Path:
-    return pipeline.state / "checkpoints" / query
+    return checkpoints_of(pipeline) / query
 
 
 def last_reset(pipeline: Pipeline, query: str) -> Reset:
@@ -49,7 +55,7 @@ def note_reset(pipeline: Pipeline, query: str, start: str | None) -> Reset:
 def beginning(pipeline: Pipeline, query: str) -> Reset | None:
     """The reset after which a query has finished no micro-batch yet: it begins where that says."""
     made = last_reset(pipeline, query)
-    begun = any((checkpoint_of(pipeline, query) / "commits").glob("[0-9]*"))
+    begun = last_finished(checkpoint_of(pipeline, query)) is not None
     return made if made.number and not begun else None
 
 

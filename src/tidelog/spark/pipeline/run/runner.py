@@ -9,16 +9,17 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from tidelog.spark.checkpoint import unfinished
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import Sink, TopicSink, TopicSource
 from tidelog.spark.pipeline.quarantine import notes
-from tidelog.spark.pipeline.quarantine.offset_ranges import unfinished
 from tidelog.spark.pipeline.quarantine.restart import set_aside, settle
 from tidelog.spark.pipeline.run.batch_run import StillRun, begin_still
 from tidelog.spark.pipeline.run.board import Board
 from tidelog.spark.pipeline.run.held_up import check_done, held_up
 from tidelog.spark.pipeline.run.queries import Queries
 from tidelog.spark.pipeline.run.reason import reason_of, words_of
-from tidelog.spark.pipeline.run.resets import beginning, checkpoint_of
+from tidelog.spark.pipeline.run.resets import beginning, checkpoint_of, checkpoints_of
 from tidelog.spark.pipeline.run.session import DEFAULT_MASTER, LOG, NoSpark, ended, session
 from tidelog.spark.pipeline.run.state_check import advice, check_state, is_of_another_query
 from tidelog.spark.pipeline.run.stop_signals import Stop
@@ -37,7 +38,6 @@ logger = logging.getLogger("tidelog.spark")
 
 WATCH_S = 0.5
 ENDED_S = 0.5
-BAD_ROWS = "bad-rows"
 GO_ON = "run it again to go on from there"
 
 __all__ = ["NoSpark", "check", "check_topics", "reason_of", "run", "run_at", "session"]
@@ -132,8 +132,9 @@ def _ends(pipeline: Pipeline, once: bool) -> bool:
 
 def _take_state(pipeline: Pipeline, start: str | None) -> None:
     pipeline.take_state()
-    _clear_torn(pipeline.state / "checkpoints")
-    began = (pipeline.state / "checkpoints").exists() or any(pipeline.state.glob("initial-*.json"))
+    checkpoints = checkpoints_of(pipeline)
+    _clear_torn(checkpoints)
+    began = checkpoints.exists() or any(pipeline.state.glob("initial-*.json"))
     if start is not None and began:
         raise pipeline.problem(
             ("state",),
@@ -149,14 +150,15 @@ def _clear_torn(checkpoints: Path) -> None:
     (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), and would for ever.
     """
     for folder in checkpoints.glob("*/*/"):
-        found = list(folder.iterdir())
-        if all(file.name.startswith(".") and ".tmp" in file.name for file in found):
-            for file in found:
+        files = list(folder.iterdir())
+        if all(file.name.startswith(".") and ".tmp" in file.name for file in files):
+            for file in files:
                 file.unlink()
 
 
 def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: Board, stop: Stop) -> bool:
-    still = [name for name in pipeline.sources if pipeline.is_decoded(name) and not pipeline.is_watched(name)]
+    decoded = {name: source for name, source in pipeline.sources.items() if source.is_decoded}
+    still = [name for name, source in decoded.items() if not pipeline.is_watched(source)]
     with stop.cancelling(spark):
         make_topics(pipeline)
         tables = build(spark, pipeline, start)
@@ -176,8 +178,8 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
             return build(spark, pipeline, reset.start, aside=aside, begins=f"{name}-{reset.number}")
         return build(spark, pipeline, start, aside=aside) if aside else tables
 
-    def begin_sink(name: str, sink: dict[str, Any], *, once: bool) -> Any:
-        return start_stream(pipeline, name, sink, tables_for(name)[sink["from"]], once=once)
+    def begin_sink(sink: Sink, *, once: bool) -> Any:
+        return start_stream(pipeline, sink, tables_for(sink.name)[sink.from_table], once=once)
 
     def begin_bad_rows(name: str, source: str, *, once: bool) -> Any:
         return start_bad_rows(pipeline, name, tables_for(name)[f"{source}!"], once=once)
@@ -191,10 +193,10 @@ def _run(pipeline: Pipeline, spark: Any, once: bool, start: str | None, board: B
             logger.warning("%s: could not look for the row that it failed on: %s", name, words_of(error))
             return False
 
-    begin = {name: partial(begin_sink, name, sink) for name, sink in pipeline.sinks}
-    for source in pipeline.sources:
-        if pipeline.is_decoded(source) and source not in still:
-            name = _bad_name(pipeline, source)
+    begin = {sink.name: partial(begin_sink, sink) for sink in pipeline.sinks}
+    for source in decoded:
+        if source not in still:
+            name = pipeline.bad_rows_sink(source).name
             begin[name] = partial(begin_bad_rows, name, source)
     try:
         for name, starting in begin.items():
@@ -233,14 +235,11 @@ def _warm(pipeline: Pipeline, spark: Any) -> None:
     Spark fills a map of the data source when its first task runs, and fails other queries that are being sent out then
     ("Task not serializable: Illegal size of collection").
     """
-    topics = [topic for source in pipeline.sources.values() for topic in source.get("topics", ())]
+    sources = [source for source in pipeline.sources.values() if isinstance(source, TopicSource)]
+    topics = [topic for source in sources for topic in source.topics]
     if topics:
         reading = spark.read.format("tidelog").options(**pipeline.kafka)
         reading.option("subscribe", topics[0]).option("endingTimestamp", "0").load().count()
-
-
-def _bad_name(pipeline: Pipeline, source: str) -> str:
-    return BAD_ROWS if len(pipeline.sources) == 1 else f"{BAD_ROWS}-{source}"
 
 
 def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_on: Callable[[str, Any], bool]) -> bool:
@@ -255,8 +254,8 @@ def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_
         for name in failed:
             failure = running.by_name[name].exception()
             if not stop and not goes_on(name, failure) and not stop:
-                told = QueryFailed(f"{pipeline.name}: {name}: {reason_of(failure)}", _advice(pipeline, name, failure))
-                raise failed_on_a_row(pipeline, failure) or told
+                error = QueryFailed(f"{pipeline.name}: {name}: {reason_of(failure)}", _advice(pipeline, name, failure))
+                raise failed_on_a_row(pipeline, failure) or error
             if not stop:
                 running.again(name)
         if not active and not failed:
@@ -269,28 +268,32 @@ def _watch(pipeline: Pipeline, running: Queries, board: Board, stop: Stop, goes_
 def _run_still(pipeline: Pipeline, tables: dict[str, Any], decoded: list[str], board: Board) -> None:
     """A pipeline without streams: every table once. A run that was cut short is repeated, and no row is there twice."""
     began = time.time()
-    letters = [(_bad_name(pipeline, each), {"from": each, "topic": pipeline.bad_topic}) for each in decoded]
-    this = begin_still(pipeline, began, letters)
+    this = begin_still(pipeline, began, [pipeline.bad_rows_sink(each) for each in decoded])
     board.write("running")
-    for name, sink in pipeline.sinks:
+    for sink in pipeline.sinks:
+        name = sink.name
         if name in this.mended:
             board.tell(
                 f"{pipeline.name}: {name} was written before, by a run that was cut short, and the file has changed "
-                f"what it is made of since: its rows are written {'too' if 'topic' in sink else 'in place of those'}"
+                f"what it is made of since: its rows are written {_how(sink)}"
             )
         with pointing_at_rows(pipeline):
             number = this.number(name)
-            write_batch(pipeline, name, sink, tables[sink["from"]], number, _of_run(number))
+            write_batch(pipeline, sink, tables[sink.from_table], number, _of_run(number))
         this.done(name)
         board.tell(f"{pipeline.name}: {name} done after {time.time() - began:.1f} s")
     _still_bad_rows(pipeline, tables, decoded, this)
     this.end()
 
 
+def _how(sink: Sink) -> str:
+    return "too" if isinstance(sink, TopicSink) else "in place of those"
+
+
 def _still_bad_rows(pipeline: Pipeline, tables: dict[str, Any], sources: list[str], of: StillRun | None = None) -> None:
     """The bad rows of tables that are read as they are: sent by each run, since each run reads them anew."""
     for source in sources:
-        name = _bad_name(pipeline, source)
+        name = pipeline.bad_rows_sink(source).name
         number = int(time.time()) if of is None else of.number(name)
         write_bad_rows(pipeline, name, bad_rows(tables[f"{source}!"]), number, _of_run(number))
 

@@ -24,7 +24,7 @@ from tidelog.spark.pipeline.file.model import Pipeline
 from tidelog.spark.pipeline.run.cluster import check_cluster, wait_for_executors
 from tidelog.spark.pipeline.run.java import NoSpark, ready_java
 from tidelog.spark.pipeline.run.reason import words_of
-from tidelog.spark.pipeline.run.stderr_capture import Overheard
+from tidelog.spark.pipeline.run.stderr_capture import StderrCapture
 
 __all__ = ["NoSpark", "ended", "is_local", "is_remote", "session"]
 
@@ -74,15 +74,14 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else has to reach this one
     elif str(master).startswith("spark://"):
         _reach(str(master), str(master).removeprefix("spark://"), 7077, "a Spark master")
-    told: dict[str, str] = pipeline.told.get("spark", {})
-    settings = {**_logging(pipeline, log), **told}
-    spark = _started(pipeline, _patient(master or DEFAULT_MASTER), settings, Overheard(tell))
+    settings = {**_logging(pipeline, log), **pipeline.spec.spark}
+    spark = _started(pipeline, _patient(master or DEFAULT_MASTER), settings, StderrCapture(tell))
     try:
         cores = os.cpu_count() or 1
         if not is_local(master):
             cores = wait_for_executors(spark, str(master))
             check_cluster(spark, pipeline, cores)
-        if PARTITIONS not in told:
+        if PARTITIONS not in pipeline.spec.spark:
             spark.conf.set(PARTITIONS, str(2 * cores))
     except BaseException:
         spark.stop()
@@ -108,8 +107,8 @@ def _check_home() -> None:
     import pyspark
 
     home = os.environ.get("SPARK_HOME")
-    found = sorted(Path(home, "jars").glob("spark-core_*.jar")) if home else []
-    versions = [re.sub(r"spark-core_[\d.]+-|\.jar$", "", jar.name) for jar in found]
+    jars = sorted(Path(home, "jars").glob("spark-core_*.jar")) if home else []
+    versions = [re.sub(r"spark-core_[\d.]+-|\.jar$", "", jar.name) for jar in jars]
     if home and pyspark.__version__.split(".")[:2] not in [version.split(".")[:2] for version in versions]:
         there = f"is Spark {versions[0]}" if versions else "holds no Spark"
         raise NoSpark(
@@ -141,21 +140,21 @@ def _patient(master: str) -> str:
     return f"local[{cores[1]},{TRIES}]" if cores else master
 
 
-def _started(pipeline: Pipeline, master: str, told: dict[str, str], overheard: Overheard) -> Any:
+def _started(pipeline: Pipeline, master: str, settings: dict[str, str], capture: StderrCapture) -> Any:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     building: Any = SparkSession.builder
     building = building.appName(pipeline.name).master(master)
-    for name, value in {**QUIET, **SQL, **told}.items():
+    for name, value in {**QUIET, **SQL, **settings}.items():
         building = building.config(name, value)
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        with overheard.children(), _taken_along():
+        with capture.children(), _taken_along():
             return building.getOrCreate()
     except (Py4JError, PySparkException) as error:
-        raise NoSpark(f"Spark can't start at {master}: {overheard.failure() or words_of(error)}") from error
+        raise NoSpark(f"Spark can't start at {master}: {capture.failure() or words_of(error)}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)  # PySpark takes it for itself
@@ -197,7 +196,7 @@ def _connected(pipeline: Pipeline, master: str) -> Any:
     missing = [package for module, package in CONNECT_NEEDS.items() if not _is_there(module)]
     if missing:
         raise NoSpark(f"Spark Connect needs {', '.join(missing)}: pip install 'pyspark[connect]'")
-    for name in pipeline.told.get("spark", {}):
+    for name in pipeline.spec.spark:
         if not name.startswith("spark.sql."):
             raise pipeline.problem(
                 ("spark", name), f"{name} can't be set through Spark Connect: set it where its server is started"
@@ -208,7 +207,7 @@ def _connected(pipeline: Pipeline, master: str) -> Any:
 
     building: Any = SparkSession.builder
     building = building.remote(master)
-    for name, value in {**SQL, **pipeline.told.get("spark", {})}.items():
+    for name, value in {**SQL, **pipeline.spec.spark}.items():
         building = building.config(name, value)
     try:
         spark = building.getOrCreate()

@@ -14,9 +14,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from tidelog.spark.checkpoint import HEAD_LINES, last_finished
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import Sink
 from tidelog.spark.pipeline.quarantine.bisection import RELATION, ROW_BY_ROW, STREAMING
-from tidelog.spark.pipeline.quarantine.offset_ranges import HEAD_LINES
 from tidelog.spark.pipeline.run.resets import checkpoint_of
 from tidelog.spark.pipeline.sinks.writers import taken
 from tidelog.spark.pipeline.tables.build import stepped
@@ -65,17 +66,17 @@ def check_state(spark: Any, pipeline: Pipeline, tables: dict[str, Any]) -> None:
     """PipelineError at the first sink whose checkpoint the file no longer fits. `tables` are those of the file."""
     if not hasattr(spark, "_jsparkSession"):  # through Spark Connect a plan can't be looked at
         return
-    for index, (name, sink) in enumerate(pipeline.sinks):
-        rows = tables[sink["from"]]
+    for sink in pipeline.sinks:
+        name, rows = sink.name, tables[sink.from_table]
         held = _kept(spark, checkpoint_of(pipeline, name)) if rows.isStreaming else None
         if held is None or _is_stateless(rows, held):
             continue
         made = _probed(spark, pipeline, sink, tables)
         if made is not None and made != held:
-            told = (
+            why = (
                 f"sink {name} no longer fits its state in {checkpoint_of(pipeline, name)}: {_difference(held, made)}. "
             )
-            raise pipeline.problem(("sink", index), told + advice(pipeline, name))
+            raise pipeline.problem(sink.key_path, why + advice(pipeline, name))
 
 
 def _difference(held: Kept, made: Kept) -> str:
@@ -90,7 +91,7 @@ def _described(stores: tuple[Store, ...]) -> str:
 
 def _is_stateless(rows: Any, held: Kept) -> bool:
     """Whether it is plain that neither the query nor its checkpoint has state: rows go through one by one."""
-    plan: str = rows._jdf.queryExecution().analyzed().toString()
+    plan: str = rows._jdf.queryExecution().analyzed().toString()  # noqa: SLF001  PySpark only prints it
     operators = [operator for operator, _ in STREAMING.findall(plan)]
     streams = operators.count(RELATION)
     joins = "Join" in operators and streams > 1
@@ -99,18 +100,18 @@ def _is_stateless(rows: Any, held: Kept) -> bool:
 
 def _kept(spark: Any, checkpoint: Path) -> Kept | None:
     """None where no micro-batch was finished, or Spark can't tell."""
-    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
-    if not batches:
+    last = last_finished(checkpoint)
+    if last is None:
         return None
-    offsets = checkpoint / "offsets" / str(max(batches))
+    offsets = checkpoint / "offsets" / str(last)
     try:
         streams = len(offsets.read_text().splitlines()[HEAD_LINES:])
         if not (checkpoint / "state").exists():
             return Kept(streams, ())
         path, reading = str(checkpoint.resolve()), spark.read
-        found = reading.format("state-metadata").load(path).collect()
+        operators = reading.format("state-metadata").load(path).collect()
         stores: list[Store] = []
-        for row in sorted(found, key=lambda row: (row.operatorId, row.stateStoreName)):
+        for row in sorted(operators, key=lambda row: (row.operatorId, row.stateStoreName)):
             of = {"operatorId": row.operatorId, "storeName": row.stateStoreName}
             schema = reading.format("statestore").options(**of).load(path).schema
             key, value = (_types(schema[part].dataType) for part in ("key", "value"))
@@ -131,13 +132,13 @@ def _types(kind: DataType) -> str:
     return kind.simpleString()
 
 
-def _probed(spark: Any, pipeline: Pipeline, sink: dict[str, Any], tables: dict[str, Any]) -> Kept | None:
+def _probed(spark: Any, pipeline: Pipeline, sink: Sink, tables: dict[str, Any]) -> Kept | None:
     """What the query would keep, by running it once without rows; None where that can't be."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-check-"))
     try:
         given = {name: _empty(spark, tables[name], folder / f"rows-{name}") for name in pipeline.sources}
-        rows = taken(sink, stepped(pipeline, given, Views(spark))[sink["from"]])
-        writing = rows.writeStream.format("noop").outputMode(sink.get("mode", "append"))
+        rows = taken(sink, stepped(pipeline, given, Views(spark))[sink.from_table])
+        writing = rows.writeStream.format("noop").outputMode(sink.mode)
         query = writing.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
         return _kept(spark, folder / "checkpoint")

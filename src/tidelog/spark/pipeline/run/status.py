@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from tidelog.rpc.offsets import Place
 from tidelog.spark.pipeline.run.reason import reason_of
 from tidelog.spark.pipeline.sinks.left_out import LeftOut
 from tidelog.spark.source.progress import write_file
+from tidelog.wire.topic_partition import TopicPartition
 
 FILE = "status.json"
 LOCK = "lock"
@@ -20,14 +20,14 @@ ALIVE = ("starting", "running", "stopping")
 """Outcomes of a run that is not over: without a process that holds the state it is gone."""
 
 
-def told_of(query: Any) -> dict[str, Any]:
+def query_status(query: Any) -> dict[str, Any]:
     """How one query is, and what its last micro-batch did."""
     failure = query.exception()
-    told: dict[str, Any] = {"active": query.isActive, "message": query.status["message"]}
+    status: dict[str, Any] = {"active": query.isActive, "message": query.status["message"]}
     if failure is not None:
-        told["error"] = reason_of(failure)
+        status["error"] = reason_of(failure)
     progress = query.lastProgress
-    return told if progress is None else told | figures(progress)
+    return status if progress is None else status | figures(progress)
 
 
 def figures(progress: Any) -> dict[str, Any]:
@@ -45,16 +45,16 @@ def figures(progress: Any) -> dict[str, Any]:
 
 def _summed(progress: Any, name: str) -> Any:
     """A figure of a micro-batch; Spark Connect has it of each source only."""
-    told = progress[name]
-    return sum(source.get(name) or 0 for source in progress["sources"]) if told is None else told
+    total = progress[name]
+    return sum(source.get(name) or 0 for source in progress["sources"]) if total is None else total
 
 
-def done_by(progress: Any) -> dict[Place, int]:
+def done_by(progress: Any) -> dict[TopicPartition, int]:
     """The offsets before which a micro-batch, and those before it, are done with their topics."""
-    found: dict[Place, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
-        found |= _offsets(source.get("endOffset"))
-    return found
+        offsets |= _offsets(source.get("endOffset"))
+    return offsets
 
 
 def _bytes(row: Any) -> int:
@@ -67,23 +67,23 @@ def _lag(source: Any) -> int:
     return sum(max(0, offset - end.get(place, 0)) for place, offset in latest.items())
 
 
-def _offsets(text: Any) -> dict[Place, int]:
+def _offsets(text: Any) -> dict[TopicPartition, int]:
     """Of a topic; sources of other kinds have offsets of other shapes, which count nothing.
 
     What stands beside a topic's offsets has a zero in front (`plan.to_json`).
     """
-    told: Any = json.loads(text) if isinstance(text, str) else text
-    found: dict[Place, int] = {}
-    if isinstance(told, dict):
-        for topic, places in cast("dict[str, Any]", told).items():
+    value: Any = json.loads(text) if isinstance(text, str) else text
+    offsets: dict[TopicPartition, int] = {}
+    if isinstance(value, dict):
+        for topic, places in cast("dict[str, Any]", value).items():
             if isinstance(places, dict):
                 each = cast("dict[str, int]", places).items()
-                found |= {
+                offsets |= {
                     (topic, int(index)): offset
                     for index, offset in each
                     if index.isdecimal() and index == str(int(index))
                 }
-    return found
+    return offsets
 
 
 def late_rows(progress: Any) -> int:
@@ -100,21 +100,21 @@ def write_status(
     **more: Any,
 ) -> None:
     """`outcome` is starting, running, stopping, done, stopped or failed; `more` stands beside it."""
-    told = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
-    told |= {name: value for name, value in more.items() if value is not None}
-    told["left_out"] = {query: {**asdict(each), "told": each.told} for query, each in left_out.items()}
-    write_file(state / FILE, json.dumps(told, indent=1))
+    status = {"pipeline": name, "outcome": outcome, "pid": os.getpid(), "at": time.time(), "queries": queries}
+    status |= {name: value for name, value in more.items() if value is not None}
+    status["left_out"] = {query: {**asdict(each), "told": each.summary} for query, each in left_out.items()}
+    write_file(state / FILE, json.dumps(status, indent=1))
 
 
 def read_status(state: Path) -> dict[str, Any] | None:
     """What was written last; a run that is not over, and holds its state no more, is `gone`."""
     try:
-        told: dict[str, Any] = json.loads((state / FILE).read_text())
+        status: dict[str, Any] = json.loads((state / FILE).read_text())
     except (OSError, ValueError):
         return None
-    if told["outcome"] in ALIVE and not _held(state):
-        told["outcome"] = "gone"
-    return told
+    if status["outcome"] in ALIVE and not _held(state):
+        status["outcome"] = "gone"
+    return status
 
 
 def _held(state: Path) -> bool:

@@ -31,12 +31,12 @@ JAVA_FAILED = re.compile(r"(?:Error|Exception in thread|Unrecognized|Invalid)\b.
 logger = logging.getLogger("tidelog.spark")
 
 
-class Overheard:
+class StderrCapture:
     """Listens to processes; `tell` is told what is worth it."""
 
     def __init__(self, tell: Callable[[str], None] | None) -> None:
         self._tell = tell
-        self._told: dict[str, float] = {}
+        self._recent_lines: dict[str, float] = {}
         self._traced = False
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
 
@@ -72,13 +72,13 @@ class Overheard:
 
     def _is_new(self, line: str) -> bool:
         now = time.monotonic()
-        self._told = {each: at for each, at in self._told.items() if now - at < WINDOW_S}
-        if line in self._told or len(self._told) >= TOLD_MAX:
+        self._recent_lines = {each: at for each, at in self._recent_lines.items() if now - at < WINDOW_S}
+        if line in self._recent_lines or len(self._recent_lines) >= TOLD_MAX:
             return False
-        self._told[line] = now
+        self._recent_lines[line] = now
         return True
 
     def failure(self) -> str | None:
         """What Java said when it did not start."""
-        found = next((line for line in self._lines if JAVA_FAILED.match(line)), None)
-        return None if found is None else THROWN.sub("", found)
+        message = next((line for line in self._lines if JAVA_FAILED.match(line)), None)
+        return None if message is None else THROWN.sub("", message)

@@ -7,6 +7,7 @@ without compaction.
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from tidelog.spark.source.progress import write_file
 
 BUCKET = "tidelog_bucket"
 ORDER = "_order"
-BUCKETS = 8
 SHAPE = "_tidelog.json"
 
 
@@ -35,7 +35,7 @@ class OtherShape(ValueError):
     """Rows that don't fit to those that are there: other keys would put them in two places, other types on no table."""
 
 
-def append(rows: Any, batch: int, writer: Writer, partition_by: list[str], compact_files: int | None) -> None:
+def append(rows: Any, batch: int, writer: Writer, partition_by: Sequence[str], compact_files: int | None) -> None:
     """Add a micro-batch; then merge small files of earlier ones where there are many."""
     with alone(writer.path):
         _agree(writer.path, rows, {"buckets": None, "by": [], "order": None})
@@ -68,7 +68,7 @@ def compact(spark: Any, writer: Writer, folders: list[Path], batch: int, least: 
     return gone
 
 
-def upsert(rows: Any, writer: Writer, by: list[str], order_by: str, buckets: int) -> tuple[int, str]:
+def upsert(rows: Any, writer: Writer, by: Sequence[str], order_by: str, buckets: int) -> tuple[int, str]:
     """Keep the newest row of each key. Only touched buckets are written anew.
 
     `order_by` says which is the newest; equal ones are the same row, so that a repeated batch changes nothing. Rows
@@ -86,8 +86,8 @@ def upsert(rows: Any, writer: Writer, by: list[str], order_by: str, buckets: int
         counts = {row[0]: row[1] for row in fresh.groupBy(BUCKET).count().collect()}
         left_out, example = counts.pop(None, 0), ""
         if left_out:
-            [found] = fresh.where(F.col(BUCKET).isNull()).select(F.to_json(F.struct(*rows.columns))).limit(1).collect()
-            example = found[0]
+            [row] = fresh.where(F.col(BUCKET).isNull()).select(F.to_json(F.struct(*rows.columns))).limit(1).collect()
+            example = row[0]
         if counts:
             with alone(writer.path):
                 _agree(writer.path, rows, shape)
@@ -97,7 +97,7 @@ def upsert(rows: Any, writer: Writer, by: list[str], order_by: str, buckets: int
     return left_out, example
 
 
-def _write_buckets(fresh: Any, writer: Writer, by: list[str], touched: list[int]) -> None:
+def _write_buckets(fresh: Any, writer: Writer, by: Sequence[str], touched: list[int]) -> None:
     folders = {number: writer.path / f"{BUCKET}={number}" for number in touched}
     held = [str(files[-1]) for folder in folders.values() if (files := versions(folder))]
     both = fresh
@@ -165,8 +165,8 @@ def _described(shape: dict[str, Any]) -> str:
 
 def current(spark: Any, path: str) -> Any:
     """The table that `upsert` keeps, without deleted rows and columns that are its own."""
-    found = [versions(folder) for folder in sorted(Path(path).glob(f"{BUCKET}=*"))]
-    rows = _read(spark, path, [str(files[-1]) for files in found if files] or [path])
+    buckets = [versions(folder) for folder in sorted(Path(path).glob(f"{BUCKET}=*"))]
+    rows = _read(spark, path, [str(files[-1]) for files in buckets if files] or [path])
     if "_tombstone" in rows.columns:
         rows = rows.where("not _tombstone").drop("_tombstone")
     return rows.drop(BUCKET, ORDER)

@@ -79,8 +79,8 @@ def land(writer: Writer, batch: int) -> list[Path]:
     staged = sorted(writer.staging.rglob("*.parquet"))
     touched = {writer.path / file.parent.relative_to(writer.staging) for file in staged}
     folders = sorted(touched | set(known if last == batch else ()))
-    told = [str(folder.relative_to(writer.path)) for folder in folders]
-    write_file(writer.note, json.dumps({"batch": batch, "folders": told}), durable=True)
+    names = [str(folder.relative_to(writer.path)) for folder in folders]
+    write_file(writer.note, json.dumps({"batch": batch, "folders": names}), durable=True)
     for index, file in enumerate(staged):
         folder = writer.path / file.parent.relative_to(writer.staging)
         _put(file, folder / f"batch-{batch:09d}-{writer.name}-{index:05d}.parquet")
@@ -139,22 +139,22 @@ def replace_version(staged: Path, folder: Path) -> None:
 
 def _last(writer: Writer) -> tuple[int, list[Path]]:
     try:
-        told = json.loads(writer.note.read_text())
+        note = json.loads(writer.note.read_text())
     except FileNotFoundError:
         writer.note.parent.mkdir(parents=True, exist_ok=True)
         return -1, []
-    return told["batch"], [writer.path / folder for folder in told["folders"]]
+    return note["batch"], [writer.path / folder for folder in note["folders"]]
 
 
 def _of(writer: Writer, folder: Path, kind: str) -> list[Path]:
-    found = sorted(folder.glob(f"{kind}-*-{writer.name}-*.parquet"))
-    return [file for file in found if _NAME.fullmatch(file.name)]
+    files = sorted(folder.glob(f"{kind}-*-{writer.name}-*.parquet"))
+    return [file for file in files if _NAME.fullmatch(file.name)]
 
 
 def _number(file: Path) -> int:
-    found = _NAME.fullmatch(file.name)
-    assert found, f"{file} is no file of a batch"
-    return int(found[2])
+    match = _NAME.fullmatch(file.name)
+    assert match, f"{file} is no file of a batch"
+    return int(match[2])
 
 
 def _is_small(file: Path) -> bool:

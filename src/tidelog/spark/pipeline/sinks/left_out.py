@@ -20,7 +20,7 @@ class LeftOut:
     example: str
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         rows = f"{self.rows} {'row' if self.rows == 1 else 'rows'} {self.where}"
         return f"{rows}; for example {self.example}" if self.example else rows
 
@@ -32,14 +32,14 @@ def add(state: Path, query: str, batch: int, rows: int, where: str, example: str
         return
     before = 0 if known is None else known.before if known.batch == batch else known.rows
     (state / FOLDER).mkdir(parents=True, exist_ok=True)
-    told = LeftOut(before + rows, batch, before, where, example)
-    write_file(state / FOLDER / f"{query}.json", json.dumps(asdict(told)))
+    entry = LeftOut(before + rows, batch, before, where, example)
+    write_file(state / FOLDER / f"{query}.json", json.dumps(asdict(entry)))
 
 
 def left_out(state: Path) -> dict[str, LeftOut]:
     """What each query left out, where it left out anything."""
-    found = {file.stem: _read(file) for file in sorted((state / FOLDER).glob("*.json"))}
-    return {query: told for query, told in found.items() if told is not None and told.rows}
+    entries = {file.stem: _read(file) for file in sorted((state / FOLDER).glob("*.json"))}
+    return {query: entry for query, entry in entries.items() if entry is not None and entry.rows}
 
 
 def forget(state: Path, query: str) -> None:

@@ -1,14 +1,15 @@
 """Tables to sinks: topics, Parquet folders, databases, the console, or another of Spark's formats."""
 
 import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import functions as F
 
+from tidelog.spark.checkpoint import query_id
 from tidelog.spark.pipeline.file.model import Pipeline
+from tidelog.spark.pipeline.file.spec import ConsoleSink, FolderSink, FormatSink, JdbcSink, Sink, TopicSink, UpsertSink
 from tidelog.spark.pipeline.run.callback import each_batch
 from tidelog.spark.pipeline.run.queries import LATE
 from tidelog.spark.pipeline.run.resets import checkpoint_of, writes_as
@@ -57,11 +58,10 @@ def dead_letters(rows: Any, pipeline: str) -> Any:
     return bad.select(F.col("_key").alias("key"), F.col(RAW).alias("value"), headers.alias("headers"))
 
 
-def start_stream(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, *, once: bool) -> Any:
+def start_stream(pipeline: Pipeline, sink: Sink, rows: Any, *, once: bool) -> Any:
     """A running query that writes to the sink; PipelineError where Spark can't begin it."""
-    index = [each for each, _ in pipeline.sinks].index(name)
-    with pointing(pipeline, ("sink", index), unless=LATE):
-        return _started(pipeline, name, _stream_writer(pipeline, name, sink, rows), once)
+    with pointing(pipeline, sink.key_path, unless=LATE):
+        return _started(pipeline, sink.name, _stream_writer(pipeline, sink, rows), once)
 
 
 def start_bad_rows(pipeline: Pipeline, name: str, rows: Any, *, once: bool) -> Any:
@@ -84,22 +84,22 @@ def write_bad_rows(pipeline: Pipeline, name: str, rows: Any, batch: int, known_b
     rows = rows.persist()
     try:
         place = F.struct("_topic", "_partition", "_offset", REASON)
-        [found] = rows.agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
-        if found["rows"]:
+        [totals] = rows.agg(F.count(F.lit(1)).alias("rows"), F.min(place).alias("first")).collect()
+        if totals["rows"]:
             send_letters(pipeline, name, rows, batch, known_by)
     finally:
         rows.unpersist()
-    first = found["first"]
+    first = totals["first"]
     example = "" if first is None else f"{first[0]}-{first[1]} offset {first[2]}: {first[3]}"
     why = f"could not be decoded, {where_bad_rows_go(pipeline)}"
-    left_out.add(pipeline.state, name, batch, found["rows"], why, example)
+    left_out.add(pipeline.state, name, batch, totals["rows"], why, example)
 
 
 def send_letters(pipeline: Pipeline, name: str, rows: Any, batch: int, known_by: Mapping[str, str]) -> None:
     """Bad rows to their topic, once under this name and batch; not where they are to be dropped."""
     if pipeline.bad_topic is not None:
         letters = dead_letters(rows, pipeline.name)
-        _write_topic(pipeline, name, {"topic": pipeline.bad_topic}, letters, batch, known_by)
+        _write_topic(pipeline, name, pipeline.bad_topic, letters, batch, known_by)
 
 
 def where_bad_rows_go(pipeline: Pipeline) -> str:
@@ -111,36 +111,41 @@ def _started(pipeline: Pipeline, name: str, writing: Any, once: bool) -> Any:
     writing = writing.option("checkpointLocation", str(checkpoint_of(pipeline, name).resolve()))
     if once:
         writing = writing.trigger(availableNow=True)
-    elif pipeline.trigger is not None:
-        writing = writing.trigger(processingTime=pipeline.trigger)
+    elif pipeline.spec.trigger is not None:
+        writing = writing.trigger(processingTime=pipeline.spec.trigger)
     return writing.start()
 
 
-def taken(sink: dict[str, Any], rows: Any) -> Any:
+def taken(sink: Sink, rows: Any) -> Any:
     """What a stream computes of a table for its sink: all of it, where `write_batch` takes what it needs."""
-    if "topic" in sink and sink.get("mode", "append") == "append":
-        return records(rows, sink.get("key"))
-    return shown(rows) if sink.get("console") or "format" in sink or _is_address(sink) else rows
+    match sink:
+        case TopicSink(mode="append"):
+            return records(rows, sink.key)
+        case ConsoleSink() | FormatSink() | FolderSink(is_address=True):
+            return shown(rows)
+        case _:
+            return rows
 
 
-def _stream_writer(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any) -> Any:
-    mode = sink.get("mode", "append")
+def _stream_writer(pipeline: Pipeline, sink: Sink, rows: Any) -> Any:
     options = _options(pipeline, sink)
-    writing = taken(sink, rows).writeStream.outputMode(mode)
-    if "topic" in sink and mode == "append":
-        return writing.format("tidelog").options(**pipeline.kafka).option("topic", sink["topic"]).options(**options)
-    if sink.get("console"):
-        return writing.format("console").options(**(CONSOLE | options))
-    if "format" in sink:
-        return writing.format(sink["format"]).options(**options)
-    if _is_address(sink):
-        writing = writing.format("parquet").options(**options).option("path", sink["path"])
-        return writing.partitionBy(*sink.get("partition_by", ()))
+    writing = taken(sink, rows).writeStream.outputMode(sink.mode)
 
     def each(batch: Any, number: int) -> None:
-        write_batch(pipeline, name, sink, batch, number, of_query(pipeline, name))
+        write_batch(pipeline, sink, batch, number, of_query(pipeline, sink.name))
 
-    return writing.foreachBatch(each_batch(each))
+    match sink:
+        case TopicSink(mode="append"):
+            return writing.format("tidelog").options(**pipeline.kafka).option("topic", sink.topic).options(**options)
+        case ConsoleSink():
+            return writing.format("console").options(**(CONSOLE | options))
+        case FormatSink():
+            return writing.format(sink.format).options(**options)
+        case FolderSink(is_address=True):
+            writing = writing.format("parquet").options(**options).option("path", sink.path)
+            return writing.partitionBy(*sink.partition_by)
+        case _:
+            return writing.foreachBatch(each_batch(each))
 
 
 def of_query(pipeline: Pipeline, name: str) -> dict[str, str]:
@@ -149,79 +154,70 @@ def of_query(pipeline: Pipeline, name: str) -> dict[str, str]:
     Through Spark Connect nothing else tells that it is a query's.
     """
     checkpoint = checkpoint_of(pipeline, name).resolve()
-    query: str = json.loads((checkpoint / "metadata").read_text())["id"]
-    return {"jobQuery": query, "checkpointLocation": str(checkpoint)}
+    return {"jobQuery": query_id(checkpoint), "checkpointLocation": str(checkpoint)}
 
 
-def write_batch(
-    pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int, known_by: Mapping[str, str]
-) -> None:
+def write_batch(pipeline: Pipeline, sink: Sink, rows: Any, batch: int, known_by: Mapping[str, str]) -> None:
     """One batch, still rows, to a sink: of a stream, or all of a pipeline without streams.
 
     `known_by` are the options by which the sink tells a repetition from another batch.
     """
     options = _options(pipeline, sink)
-    if _is_address(sink):
-        writing = shown(rows).write.mode("append").options(**options)
-        writing.partitionBy(*sink.get("partition_by", ())).parquet(sink["path"])
-    elif "path" in sink:
-        _write_folder(pipeline, name, sink, rows, batch)
-    elif "jdbc" in sink:
-        shown(rows).write.mode("append").jdbc(sink["jdbc"], sink["table"], properties=options)
-    elif "topic" in sink:
-        _write_topic(pipeline, name, sink, records(rows, sink.get("key")), batch, known_by)
-    elif sink.get("console"):
-        shown(rows).show(int(CONSOLE["numRows"]), truncate=False)
-    else:
-        shown(rows).write.format(sink["format"]).options(**options).mode("append").save()
+    match sink:
+        case FolderSink(is_address=True):
+            writing = shown(rows).write.mode("append").options(**options)
+            writing.partitionBy(*sink.partition_by).parquet(sink.path)
+        case FolderSink():
+            lake.append(shown(rows), batch, _lake_writer(pipeline, sink), sink.partition_by, sink.compact_files)
+        case UpsertSink():
+            _upsert(pipeline, sink, rows, batch)
+        case JdbcSink():
+            shown(rows).write.mode("append").jdbc(sink.url, sink.table, properties=options)
+        case TopicSink():
+            made = records(rows, sink.key)
+            _write_topic(pipeline, sink.name, sink.topic, made, batch, {**known_by, **options})
+        case ConsoleSink():
+            shown(rows).show(int(CONSOLE["numRows"]), truncate=False)
+        case FormatSink():
+            shown(rows).write.format(sink.format).options(**options).mode("append").save()
 
 
-def _write_topic(
-    pipeline: Pipeline, name: str, sink: dict[str, Any], made: Any, batch: int, known_by: Mapping[str, str]
-) -> None:
-    writing = made.write.format("tidelog").options(**pipeline.kafka, **known_by)
-    writing = writing.option("topic", sink["topic"]).option("jobId", writes_as(pipeline, name))
-    writing.option("jobBatch", str(batch)).options(**sink.get("options", {})).mode("append").save()
+def _write_topic(pipeline: Pipeline, name: str, topic: str, made: Any, batch: int, options: Mapping[str, str]) -> None:
+    own = {"topic": topic, "jobId": writes_as(pipeline, name), "jobBatch": str(batch)}
+    made.write.format("tidelog").options(**{**pipeline.kafka, **own, **options}).mode("append").save()
 
 
 def end_streams(pipeline: Pipeline, queries: Mapping[str, Any]) -> None:
     """Queries were stopped, perhaps in the middle of a batch: readers of their topics don't wait for what they left."""
-    sinks = dict(pipeline.sinks)
     for name, query in queries.items():
-        sink = sinks.get(name, {"topic": pipeline.bad_topic})
-        if sink.get("topic") is None:
+        options = pipeline.topic_options(name)
+        if options is None:
             continue
         try:
-            end_run(read_sink_options({**pipeline.kafka, **_options(pipeline, sink)}, streaming=True), str(query.runId))
+            end_run(read_sink_options({**pipeline.kafka, **options}, streaming=True), str(query.runId))
         except Exception as error:  # brokers that are away, say: the next start does it
             logger.warning("%s: what it has open stays so until its next start: %s", name, error)
             return
 
 
-def _write_folder(pipeline: Pipeline, name: str, sink: dict[str, Any], rows: Any, batch: int) -> None:
-    path = (pipeline.file.parent / sink["path"]).resolve()
-    own = hashlib.sha256(writes_as(pipeline, name).encode()).hexdigest()[:10]
-    writer = Writer(path, own, sink.get("options", {}))
-    if "upsert_by" not in sink:
-        lake.append(shown(rows), batch, writer, sink.get("partition_by", []), sink.get("compact_files"))
-        return
-    by, order = sink["upsert_by"], sink.get("order_by", "_offset")
+def _lake_writer(pipeline: Pipeline, sink: FolderSink | UpsertSink) -> Writer:
+    own = hashlib.sha256(writes_as(pipeline, sink.name).encode()).hexdigest()[:10]
+    return Writer(pipeline.beside(sink.path), own, sink.options)
+
+
+def _upsert(pipeline: Pipeline, sink: UpsertSink, rows: Any, batch: int) -> None:
+    by, order = sink.upsert_by, sink.order_by
     keep = [each for each in rows.columns if not each.startswith("_") or each in ("_tombstone", order, *by)]
-    keyless, first = lake.upsert(rows.select(*keep), writer, by, order, sink.get("buckets", lake.BUCKETS))
+    keyless, first = lake.upsert(rows.select(*keep), _lake_writer(pipeline, sink), by, order, sink.buckets)
     why = f"without {' and '.join(by)}, left out of the table"
-    left_out.add(pipeline.state, name, batch, keyless, why, first[:EXAMPLE_CHARS])
+    left_out.add(pipeline.state, sink.name, batch, keyless, why, first[:EXAMPLE_CHARS])
 
 
-def _is_address(sink: dict[str, Any]) -> bool:
-    """Whether a folder lies where only Spark can write, as in s3a://."""
-    return "://" in sink.get("path", "")
-
-
-def _options(pipeline: Pipeline, sink: dict[str, Any]) -> dict[str, str]:
+def _options(pipeline: Pipeline, sink: Sink) -> dict[str, str]:
     """A sink's options; a format's path is meant as all paths of the file are."""
-    options: dict[str, str] = dict(sink.get("options", {}))
-    if sink.get("format") in FOLDERS and "://" not in options.get("path", "://"):
-        options["path"] = str((pipeline.file.parent / options["path"]).resolve())
+    options = dict(sink.options)
+    if isinstance(sink, FormatSink) and sink.format in FOLDERS and "://" not in options.get("path", "://"):
+        options["path"] = str(pipeline.beside(options["path"]))
     return options
 
 

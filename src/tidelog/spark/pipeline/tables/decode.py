@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructField, StructType, TimestampType
 
+from tidelog.spark.pipeline.file.spec import Avro, Decoding, Json, Protobuf, Text, Undecoded
 from tidelog.spark.pipeline.run.reason import words_of
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_tombstone")
@@ -33,13 +34,12 @@ class DecodeError(ValueError):
     """Decoding that can't be set up, and what it takes."""
 
 
-def decoded(rows: Any, source: dict[str, Any], schema: str) -> Any:
+def decoded(rows: Any, decoding: Decoding) -> Any:
     """Columns of the values, those of META, and BAD, REASON and RAW for rows that can't be decoded.
 
     A row without a value is a tombstone: its columns are null, and it is not bad. Headers stay where they were read.
     """
-    decode = source.get("decode", "none")
-    value, framed = _value(source)
+    value, framed = _value(decoding)
     meta = rows.select(
         F.col("key").alias("_key"),
         F.col("topic").alias("_topic"),
@@ -52,8 +52,17 @@ def decoded(rows: Any, source: dict[str, Any], schema: str) -> Any:
         framed.alias("_framed"),
         *([F.col("headers").alias(HEADERS)] if "headers" in rows.columns else []),
     )
-    made = {"json": _json, "avro": _avro, "protobuf": _protobuf, "text": _text, "none": _nothing}
-    return made[decode](meta, source, schema)
+    match decoding:
+        case Json():
+            return _json(meta, decoding.schema)
+        case Avro():
+            return _avro(meta, decoding.schema)
+        case Protobuf():
+            return _protobuf(meta, decoding)
+        case Text():
+            return _text(meta)
+        case Undecoded():
+            return _nothing(meta)
 
 
 def columns_of(schema: str) -> StructType:
@@ -69,36 +78,36 @@ def columns_of(schema: str) -> StructType:
         ) from None
 
 
-def inferred(sample: Any, source: dict[str, Any]) -> str:
+def inferred(sample: Any, decoding: Decoding) -> str:
     """The schema of JSON values, from some of them."""
-    value, _ = _value(source)
+    value, _ = _value(decoding)
     texts = [row[0] for row in sample.select(value.cast("string")).limit(SAMPLE_ROWS).collect() if row[0]]
     if not texts:
         raise DecodeError("schema = 'infer': the topics hold no values to infer it from; write the schema down")
     spark = sample.sparkSession
-    found = spark.read.json(spark.createDataFrame([(text,) for text in texts], "value string"))
-    names = [name for name in found.columns if name != "_corrupt_record"]
+    values = spark.read.json(spark.createDataFrame([(text,) for text in texts], "value string"))
+    names = [name for name in values.columns if name != "_corrupt_record"]
     if not names:
         raise DecodeError("schema = 'infer': the values are not JSON objects")
-    return found.select(*(f"`{name}`" for name in names)).schema.toDDL()
+    return values.select(*(f"`{name}`" for name in names)).schema.toDDL()
 
 
-def _value(source: dict[str, Any]) -> tuple[Any, Any]:
+def _value(decoding: Decoding) -> tuple[Any, Any]:
     """What is to be decoded, and whether it begins as it should.
 
     A schema registry's values begin with 0, four bytes of the schema's id, and for Protobuf one for the message.
     """
-    if not source.get("registry"):
+    if isinstance(decoding, Undecoded) or not decoding.registry:
         return F.col("value"), F.lit(True)
-    decode = source["decode"]
-    skipped = REGISTRY_BYTES + (decode == "protobuf")
+    is_protobuf = isinstance(decoding, Protobuf)
+    skipped = REGISTRY_BYTES + is_protobuf
     framed = F.expr(f"length(value) >= {skipped} and substring(value, 1, 1) = X'00'")
-    if decode == "protobuf":
+    if is_protobuf:
         framed = framed & F.expr(f"substring(value, {skipped}, 1) = X'00'")
     return F.expr(f"substring(value, {skipped + 1})"), framed
 
 
-def _json(meta: Any, source: dict[str, Any], schema: str) -> Any:
+def _json(meta: Any, schema: str) -> Any:
     """One object of the schema and nothing else: the text is read inside a list, where a second one would show.
 
     A field of another type makes the row bad, and so does one that is missing where the schema says NOT NULL, and one
@@ -118,7 +127,7 @@ def _json(meta: Any, source: dict[str, Any], schema: str) -> Any:
         F.when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
         .when(F.try_parse_json(text).isNull(), F.lit("not JSON"))
         .when(~text.rlike(r"^\s*\{"), F.lit("not of the schema: not one object"))
-        .when(F.col("_json._corrupt").isNull() & (F.size("_json.read") == 1), _told(ill))
+        .when(F.col("_json._corrupt").isNull() & (F.size("_json.read") == 1), _reasons(ill))
         .otherwise(_misfits(text, columns))
     )
     return _split(rows, wrong, reason)
@@ -137,8 +146,8 @@ def _misfits(text: Any, columns: StructType) -> Any:
         )
         for field in columns.fields[:FIELDS_NAMED_MAX]
     ]
-    told = F.concat_ws(", ", *names)
-    return F.concat(F.lit("not of the schema: "), F.when(told != "", told).otherwise(F.lit("not one object")))
+    misfits = F.concat_ws(", ", *names)
+    return F.concat(F.lit("not of the schema: "), F.when(misfits != "", misfits).otherwise(F.lit("not one object")))
 
 
 def _ill(columns: StructType) -> Iterator[tuple[str, Any]]:
@@ -161,11 +170,11 @@ def _fields(columns: StructType, inside: str, above: str = "") -> Iterator[tuple
             yield from _fields(field.dataType, f"{inside}.`{field.name}`", f"{above}{field.name}.")
 
 
-def _told(ill: list[tuple[str, Any]]) -> Any:
+def _reasons(ill: list[tuple[str, Any]]) -> Any:
     return F.concat_ws(", ", *(F.when(when, F.lit(what)) for what, when in ill))
 
 
-def _avro(meta: Any, source: dict[str, Any], schema: str) -> Any:
+def _avro(meta: Any, schema: str) -> Any:
     from pyspark.sql.avro.functions import from_avro
 
     empty_value = _all_null(schema)
@@ -187,13 +196,13 @@ def _all_null(schema: str) -> bytes | None:
     Spark gives a row of nulls for what it can't read, so that only the bytes tell the two apart.
     """
     try:
-        told: Any = json.loads(schema)
+        record: Any = json.loads(schema)
     except ValueError as error:
         raise DecodeError(f"decode = 'avro' needs a schema in JSON: {error}") from None
-    if not isinstance(told, dict) or told.get("type") != "record" or not isinstance(told.get("fields"), list):  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(record, dict) or record.get("type") != "record" or not isinstance(record.get("fields"), list):  # pyright: ignore[reportUnknownMemberType]
         raise DecodeError("decode = 'avro' needs the schema of a record: its fields become columns")
     made = b""
-    for field in cast("list[Any]", told["fields"]):
+    for field in cast("list[Any]", record["fields"]):
         kind = cast("dict[str, Any]", field).get("type") if isinstance(field, dict) else None
         if kind is None:
             raise DecodeError(f"decode = 'avro': {field!r} is no field: it needs a name and a type")
@@ -205,11 +214,11 @@ def _all_null(schema: str) -> bytes | None:
     return made
 
 
-def _protobuf(meta: Any, source: dict[str, Any], schema: str) -> Any:
+def _protobuf(meta: Any, decoding: Protobuf) -> Any:
     from tidelog.spark.pipeline.tables.protobuf import READ, WHY, NoMessage, descriptors, reader
 
     try:
-        read = reader(descriptors(Path(source["descriptor"])), source["message"])
+        read = reader(descriptors(Path(decoding.descriptor)), decoding.message)
     except NoMessage as error:
         raise DecodeError(str(error)) from error
     rows = meta.withColumn("_message", read(F.col("_value")))
@@ -224,24 +233,24 @@ def _module(name: str) -> str:
     )
 
 
-def _text(meta: Any, source: dict[str, Any], schema: str) -> Any:
+def _text(meta: Any) -> Any:
     text = F.try_validate_utf8(F.col("_value").cast("string"))
     rows = meta.withColumn("_read", F.struct(text.alias("text")))
     return _split(rows, F.col("_read.text").isNull(), F.lit("not UTF-8"))
 
 
-def _nothing(meta: Any, source: dict[str, Any], schema: str) -> Any:
+def _nothing(meta: Any) -> Any:
     rows = meta.withColumn("_read", F.struct(F.col("_value").alias("value")))
     return _split(rows, F.lit(False), F.lit(""))
 
 
 def _split(rows: Any, wrong: Any, reason: Any) -> Any:
     framed = F.col("_framed")
-    told = rows.withColumn(BAD, ~F.col("_tombstone") & (~framed | F.coalesce(wrong, F.lit(False))))
+    rows = rows.withColumn(BAD, ~F.col("_tombstone") & (~framed | F.coalesce(wrong, F.lit(False))))
     reason = F.when(framed, reason).otherwise(F.lit("it does not begin with the bytes of a schema registry"))
-    told = told.withColumn(REASON, F.when(F.col(BAD), reason))
-    own = [name for name in OWN if name in told.columns]
-    made = told.select("_read.*", *own)
+    rows = rows.withColumn(REASON, F.when(F.col(BAD), reason))
+    own = [name for name in OWN if name in rows.columns]
+    made = rows.select("_read.*", *own)
     columns = [name.lower() for name in made.columns]
     for name in [name for name in own if columns.count(name) > 1]:
         raise DecodeError(f"{name} is a column of every decoded source: leave it out of the schema")

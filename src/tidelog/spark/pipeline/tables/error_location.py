@@ -10,7 +10,8 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from tidelog.spark.pipeline.file.check import PipelineError
 from tidelog.spark.pipeline.file.model import Pipeline
-from tidelog.spark.pipeline.file.toml_lines import Path
+from tidelog.spark.pipeline.file.toml_lines import KeyPath
+from tidelog.spark.pipeline.run.reason import own_reason
 from tidelog.spark.pipeline.tables.decode import DecodeError
 
 ADVICE = {
@@ -35,7 +36,7 @@ _NO_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `(\w+)`")
 
 
 @contextmanager
-def pointing(pipeline: Pipeline, path: Path, decoding: Path = (), unless: str | None = None) -> Generator[None]:
+def pointing(pipeline: Pipeline, path: KeyPath, decoding: KeyPath = (), unless: str | None = None) -> Generator[None]:
     """What Spark or Java can't do inside is a problem at this key, what can't be decoded at that of the decoding.
 
     An error that says `unless` is left as it is.
@@ -53,12 +54,12 @@ def pointing(pipeline: Pipeline, path: Path, decoding: Path = (), unless: str | 
 @contextmanager
 def pointing_at_sql(pipeline: Pipeline, index: int) -> Generator[None]:
     """What is wrong with a step's SQL is told at its line of the SQL."""
-    path: Path = ("step", index, "sql")
+    path: KeyPath = ("step", index, "sql")
     try:
         yield
     except AnalysisException as error:
         text = short(error)
-        later = [step["name"].lower() for step in pipeline.steps[index:]]
+        later = [step.name.lower() for step in pipeline.steps[index:]]
         absent = _NO_TABLE.match(text)
         if absent and absent[1].lower() in later:
             text = f"{absent[1]} is made by this step or a later one: a step sees only those before it"
@@ -101,42 +102,42 @@ def row_failure(pipeline: Pipeline, failure: BaseException) -> RowFailure | None
     line, position = int(spot[1]), int(spot[2])
     part = spot[3].strip().removeprefix("...").removesuffix("...")  # of a long line Spark shows no more than a part
     meant = spot[3][len(spot[4] or "") :][: len(spot[5] or "")]
-    lines = {index: step["sql"].split("\n")[line - 1 : line] for index, step in enumerate(pipeline.steps)}
-    found = [index for index, shown in lines.items() if shown and part in shown[0]]
-    there = [index for index in found if lines[index][0].startswith(meant, position - 1)]
-    told = " ".join(reason[0].split())
-    told = told if len(told) <= REASON_CHARS else f"{told[:REASON_CHARS]}..."
-    return RowFailure(tuple(there or found), line, told) if found else None
+    lines = {step.index: step.sql.split("\n")[line - 1 : line] for step in pipeline.steps}
+    candidates = [index for index, shown in lines.items() if shown and part in shown[0]]
+    there = [index for index in candidates if lines[index][0].startswith(meant, position - 1)]
+    message = " ".join(reason[0].split())
+    message = message if len(message) <= REASON_CHARS else f"{message[:REASON_CHARS]}..."
+    return RowFailure(tuple(there or candidates), line, message) if candidates else None
 
 
 def failed_on_a_row(pipeline: Pipeline, failure: BaseException, what: str = "a row") -> PipelineError | None:
     """A query's end at the line of the step whose SQL a row can't be put through, where that is what ended it."""
-    told = row_failure(pipeline, failure)
-    if told is None:
+    cause = row_failure(pipeline, failure)
+    if cause is None:
         return None
     return pipeline.problem(
-        ("step", told.step, "sql"),
-        f"step {pipeline.steps[told.step]['name']} can't go on with {what}: {told.reason} Mend the step and run "
+        ("step", cause.step, "sql"),
+        f"step {pipeline.steps[cause.step].name} can't go on with {what}: {cause.reason} Mend the step and run "
         "it again: it goes on with the same rows, none is lost",
-        _first(pipeline, told.step) + told.line - 1,
+        _first(pipeline, cause.step) + cause.line - 1,
     )
 
 
 def _below(pipeline: Pipeline, index: int, error: AnalysisException) -> int:
     """How many lines below its key the part of a step's SQL stands that an error is about."""
-    sql: str = pipeline.steps[index]["sql"]
+    sql = pipeline.steps[index].sql
     first = _first(pipeline, index)
     contexts: Any = error.getQueryContext()
     if contexts:
         return first + sql[: contexts[0].startIndex()].count("\n")
-    found = _PLACE.search(str(error))
-    return first + (int(found[1]) - 1 if found else 0)
+    match = _PLACE.search(str(error))
+    return first + (int(match[1]) - 1 if match else 0)
 
 
 def _first(pipeline: Pipeline, index: int) -> int:
     """How many lines below its key the first line of a step's SQL stands."""
     opening = pipeline.file.read_text().splitlines()[pipeline.lines["step", index, "sql"] - 1]
-    return 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in pipeline.steps[index]["sql"] else 0
+    return 1 if opening.rstrip().endswith(('"""', "'''")) and "\n" in pipeline.steps[index].sql else 0
 
 
 def short(error: BaseException) -> str:
@@ -144,8 +145,8 @@ def short(error: BaseException) -> str:
     thrown: Any = getattr(error, "java_exception", None)
     text = str(error if thrown is None else thrown).strip()
     lines = text.splitlines() or [type(error).__name__]
-    own = [line for line in lines if line.startswith("tidelog.") and ": " in line]
-    if own:
-        return own[-1].partition(": ")[2]
+    own = own_reason(lines)
+    if own is not None:
+        return own
     what = _CLASS.sub("", lines[0].split(" SQLSTATE")[0])
     return next((f"{what.rstrip('.')}: {advice}" for sign, advice in ADVICE.items() if sign in what), what)

@@ -83,14 +83,15 @@ def reader(file: bytes, message: str) -> Callable[[Any], Any]:
     shape = StructType([StructField(READ, columns(file, message)), StructField(WHY, StringType())])
 
     def read(values: Any) -> Any:
-        made = [_read(file, message, value) for value in values.to_pylist()]
+        made = [read_message(file, message, value) for value in values.to_pylist()]
         return arrow.array(made, type=arrow_types.to_arrow_type(shape, timezone="UTC"))
 
     read.__annotations__ = {"values": arrow.Array, "return": arrow.Array}  # what Spark goes by
     return udfs.arrow_udf(read, returnType=shape)
 
 
-def _read(file: bytes, message: str, value: bytes | None) -> dict[str, Any] | None:
+def read_message(file: bytes, message: str, value: bytes | None) -> dict[str, Any] | None:
+    """The row of one value, or why it is none."""
     if value is None:
         return None
     parse, reading = _opened(file, message)
@@ -122,8 +123,8 @@ def _opened(file: bytes, message: str) -> tuple[Callable[[bytes], Any], Reading]
             pool.Add(each)
             pool.FindFileByName(each.name)
         except (TypeError, KeyError) as error:
-            told = f"{each.name} can't be read from the descriptor file; was it made with --include_imports? {error}"
-            raise NoMessage(told) from None
+            why = f"{each.name} can't be read from the descriptor file; was it made with --include_imports? {error}"
+            raise NoMessage(why) from None
     try:
         kind = pool.FindMessageTypeByName(message)
     except KeyError:

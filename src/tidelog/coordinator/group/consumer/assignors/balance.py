@@ -104,13 +104,13 @@ def _level(owned: list[int], subscribers: list[int], loads: list[int]) -> int:
 
 
 def _gathered(members: Sequence[Candidate], owners: dict[bytes, list[int]]) -> Steps[dict[str, Partitions]]:
-    found: list[dict[bytes, list[int]]] = [{} for _ in members]
+    partitions_of: list[dict[bytes, list[int]]] = [{} for _ in members]
     for topic, owned in owners.items():
         for partition, index in enumerate(owned):
-            found[index].setdefault(topic, []).append(partition)
+            partitions_of[index].setdefault(topic, []).append(partition)
         yield
     assigned: dict[str, Partitions] = {}
-    for member, held in zip(members, found, strict=True):
+    for member, held in zip(members, partitions_of, strict=True):
         after = {topic: tuple(partitions) for topic, partitions in held.items()}
         assigned[member.id] = member.before if after == member.before else after
         yield

@@ -16,17 +16,17 @@ def assign_range(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> S
     if not members:
         return {}
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.id))
-    found: list[dict[bytes, tuple[int, ...]]] = [{} for _ in ordered]
+    partitions_of: list[dict[bytes, tuple[int, ...]]] = [{} for _ in ordered]
     for topic, subscribers in (yield from _subscribers(ordered)):
         yield
         least, more = divmod(counts[topic], len(subscribers))
         start = 0
         for place in range(len(subscribers) if least else more):
             end = start + least + (place < more)
-            found[subscribers[place]][topic] = tuple(range(start, end))
+            partitions_of[subscribers[place]][topic] = tuple(range(start, end))
             start = end
     assigned: dict[str, Partitions] = {}
-    for member, after in zip(ordered, found, strict=True):
+    for member, after in zip(ordered, partitions_of, strict=True):
         assigned[member.id] = member.before if after == member.before else after
         yield
     return assigned

@@ -9,8 +9,9 @@ from heapq import heapify, heappop, heapreplace
 
 from tidelog.coordinator.group.consumer.assignors.balance import assign_mixed
 from tidelog.coordinator.group.consumer.assignors.spec import Candidate, alike
-from tidelog.coordinator.group.consumer.state import Partitions, TopicPartition
+from tidelog.coordinator.group.consumer.state import Partitions
 from tidelog.env.slices import Steps
+from tidelog.wire.topic_partition import TopicIdPartition
 
 
 def assign_uniform(members: Sequence[Candidate], counts: Mapping[bytes, int]) -> Steps[dict[str, Partitions]]:
@@ -84,7 +85,7 @@ def _shed(held: dict[bytes, list[int]], excess: int, free: dict[bytes, bytearray
             heapreplace(most, (size + 1, topic))
 
 
-def _spare(free: dict[bytes, bytearray], topics: Sequence[bytes]) -> Iterator[TopicPartition]:
+def _spare(free: dict[bytes, bytearray], topics: Sequence[bytes]) -> Iterator[TopicIdPartition]:
     for topic in topics:
         flags = free[topic]
         place = flags.find(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.env import real_questions
+from tidelog.env import real_worker
 from tidelog.env.child_processes import BesideTheLoop, ChildProcessesError
 from tidelog.env.promise import Promise
 from tidelog.env.real_child_processes import RealChildProcesses
@@ -133,7 +133,7 @@ def test_who_answers_may_ask_on(loop: RealLoop, child_processes: RealChildProces
 def test_a_child_that_nobody_asks_ends(
     loop: RealLoop, child_processes: RealChildProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real_questions, "IDLE_S", 0.01)
+    monkeypatch.setattr(real_worker, "IDLE_S", 0.01)
     pid = int(loop.run_until(child_processes.ask(ECHO, bytearray(b"who"))))
     loop.run_until(gone(loop, pid))
     assert int(loop.run_until(child_processes.ask(ECHO, bytearray(b"who")))) != pid

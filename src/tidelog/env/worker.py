@@ -1,4 +1,4 @@
-"""The entry of a child process that answers questions: `python -m tidelog.env.respondent PARENT MODULE`.
+"""The entry of a child process that answers questions: `python -m tidelog.env.worker PARENT MODULE`.
 
 Its standard input is a socket. A question comes as its length and its bytes, and is answered the same way, by the
 module's `answer`. It ends when the other side closes.

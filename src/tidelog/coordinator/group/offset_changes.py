@@ -1,4 +1,4 @@
-"""Changes of a group's offsets that are written in pieces: one at a time, and what else changes them waits.
+"""OffsetChanges of a group's offsets that are written in pieces: one at a time, and what else changes them waits.
 
 A batch has a bound, and so has a turn of the loop: a commit of ten thousand offsets, or their removal, is several
 decisions. To others it is to be one, as it is in Kafka: nobody commits to, or deletes, half of such a change. What
@@ -15,7 +15,7 @@ from tidelog.env.slices import Steps, settled
 T = TypeVar("T")
 
 
-class Changes:
+class OffsetChanges:
     """Of the groups of one shard, by group id."""
 
     __slots__ = ("_last",)

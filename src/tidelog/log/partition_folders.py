@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tidelog.env.disk import Disk
-    from tidelog.log.checkpoint_files import Key
-    from tidelog.log.opening import Place
+    from tidelog.log.opening import LogFolder
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 class FolderError(ValueError):
@@ -37,12 +37,12 @@ class Owner(Enum):
     UNKNOWN = 3
 
 
-class FoundFolders:
+class PartitionFolders:
     """The data folder of each partition that was found; of those in several, the first until one is chosen."""
 
     def __init__(self) -> None:
-        self._roots: dict[Key, str] = {}
-        self._several: dict[Key, list[str]] = {}
+        self._roots: dict[TopicPartition, str] = {}
+        self._several: dict[TopicPartition, list[str]] = {}
 
     def look(self, disk: Disk, root: str) -> int:
         """Find those in a data folder; how many."""
@@ -54,43 +54,43 @@ class FoundFolders:
                 count += 1
         return count
 
-    def add(self, key: Key, root: str) -> None:
+    def add(self, key: TopicPartition, root: str) -> None:
         if key in self._roots:
             self._several.setdefault(key, [self._roots[key]]).append(root)
         else:
             self._roots[key] = root
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: TopicPartition) -> bool:
         return key in self._roots
 
     def __len__(self) -> int:
         return len(self._roots)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._roots)
 
-    def __getitem__(self, key: Key) -> str:
+    def __getitem__(self, key: TopicPartition) -> str:
         return self._roots[key]
 
-    def get(self, key: Key) -> str | None:
+    def get(self, key: TopicPartition) -> str | None:
         return self._roots.get(key)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: TopicPartition) -> None:
         self._roots.pop(key, None)
         self._several.pop(key, None)
 
     def is_any_in(self, root: str) -> bool:
         return root in self._roots.values()
 
-    def all_of(self, key: Key) -> list[str]:
+    def all_of(self, key: TopicPartition) -> list[str]:
         """All data folders with this one."""
         return self._several.get(key) or [self._roots[key]]
 
-    def several(self) -> dict[Key, list[str]]:
+    def several(self) -> dict[TopicPartition, list[str]]:
         """Those that are in more than one data folder, with all of these."""
         return dict(self._several)
 
-    def choose(self, key: Key, root: str) -> None:
+    def choose(self, key: TopicPartition, root: str) -> None:
         """Of those in several data folders, or in the wrong one, this one counts, if it is there at all."""
         known = root in self._several.pop(key, ()) or self._roots.get(key) == root
         self._roots.pop(key, None)
@@ -98,13 +98,13 @@ class FoundFolders:
             self._roots[key] = root
 
 
-def choose(disk: Disk, places: Sequence[Place], topic_id: bytes, report: Callable[[str], None]) -> str | None:
+def choose(disk: Disk, folders: Sequence[LogFolder], topic_id: bytes, report: Callable[[str], None]) -> str | None:
     """The data folder that has the topic's partition, of several with a folder of its name; None: all are others'."""
-    owners = {place.root: _owner(disk, place, topic_id, report) for place in places}
+    owners = {folder.root: _owner(disk, folder, topic_id, report) for folder in folders}
     for wanted in (Owner.TOPIC, Owner.UNKNOWN):
         roots = [root for root, found in owners.items() if found is wanted]
         if len(roots) > 1:
-            paths = " and ".join(place.folder for place in places if place.root in roots)
+            paths = " and ".join(folder.path for folder in folders if folder.root in roots)
             same = f"all have topic id {uuid_text(topic_id)}"
             why = same if wanted is Owner.TOPIC else f"none has the topic's id in its {PARTITION_METADATA}"
             raise FolderError(
@@ -116,15 +116,15 @@ def choose(disk: Disk, places: Sequence[Place], topic_id: bytes, report: Callabl
     return None
 
 
-def _owner(disk: Disk, place: Place, topic_id: bytes, report: Callable[[str], None]) -> Owner:
+def _owner(disk: Disk, folder: LogFolder, topic_id: bytes, report: Callable[[str], None]) -> Owner:
     try:
-        named = checkpoints.read_partition_metadata(disk, f"{place.folder}/{PARTITION_METADATA}")
+        named = checkpoints.read_partition_metadata(disk, f"{folder.path}/{PARTITION_METADATA}")
     except CheckpointError:
         named = None
     if named == topic_id:
         return Owner.TOPIC
     reports: list[str] = []
-    another = belongs_to_another(disk, place, topic_id, reports)
+    another = belongs_to_another(disk, folder, topic_id, reports)
     for message in reports:
         report(message)
     return Owner.ANOTHER if another else Owner.UNKNOWN

@@ -11,16 +11,16 @@ from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, Desc
 FULL_BELOW_BYTES = 1 << 20
 
 
-def why(bootstrap: str, topic: str, partition: int | None = None) -> ClientError:
+def delivery_error(bootstrap: str, topic: str, partition: int | None = None) -> ClientError:
     """What is the matter with the partition, or those of the topic, or the brokers, as far as they tell."""
     try:
         with reach(bootstrap, CONNECT_TIMEOUT_S) as cluster:
             offline = offline_partitions(cluster, [topic])
             for each in [each for each in offline if partition in (None, each.partition)]:
-                return ClientError(each.told, "`tidelog status` says what to do")
+                return ClientError(each.message, "`tidelog status` says what to do")
             for _, connection in cluster.brokers():
-                told = connection.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse)
-                for folder in told.results:
+                log_dirs = connection.ask(DescribeLogDirsRequest(), DescribeLogDirsResponse)
+                for folder in log_dirs.results:
                     if folder.error_code:
                         name = ErrorCode(folder.error_code).name
                         return ClientError(

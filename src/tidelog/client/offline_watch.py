@@ -9,6 +9,7 @@ from tidelog.client.offline import Offline, offline_partitions
 from tidelog.rpc.groups import coordinator
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from tidelog.wire.topic_partition import TopicPartition
 
 LOOK_AFTER_S = 3.0
 LOOK_EVERY_S = 5.0
@@ -21,10 +22,10 @@ UNAVAILABLE = (
 
 def refuse(each: Offline) -> None:
     """What a reader does who wants all of a topic or nothing."""
-    raise ClientError(each.told, "`tidelog status` says what to do")
+    raise ClientError(each.message, "`tidelog status` says what to do")
 
 
-class Unserved:
+class OfflineWatch:
     """Partitions of these topics that were found offline. Each is told once; asked for now and then."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str], tell: Callable[[Offline], None]) -> None:
@@ -32,16 +33,16 @@ class Unserved:
         self._topics = topics
         self._tell = tell
         self._look_at = time.monotonic() + LOOK_AFTER_S
-        self.places: set[tuple[str, int]] = set()
+        self.places: set[TopicPartition] = set()
 
     def look(self, partitions: Sequence[int] | None = None) -> None:
         """Only at these partitions, where they are named. A broker that doesn't answer now may do so later."""
         try:
             with connected(self._bootstrap, f"read {', '.join(self._topics)}") as cluster:
-                found = offline_partitions(cluster, self._topics)
+                offline = offline_partitions(cluster, self._topics)
         except ClientError:
             return
-        for each in found:
+        for each in offline:
             place = (each.topic, each.partition)
             if place not in self.places and (not partitions or each.partition in partitions):
                 self.places.add(place)
@@ -62,11 +63,11 @@ def unavailable(bootstrap: str, group: str) -> ClientError | None:
     try:
         with connected(bootstrap, f"ask for group {group}") as cluster:
             try:
-                told = coordinator(cluster, group).ask(request, DescribeGroupsResponse).groups[0]
+                description = coordinator(cluster, group).ask(request, DescribeGroupsResponse).groups[0]
             except KafkaError as error:
                 code = error.code
             else:
-                code = told.error_code
+                code = description.error_code
     except ClientError as error:
         return error
     if code not in UNAVAILABLE:

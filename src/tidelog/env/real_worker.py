@@ -11,7 +11,7 @@ from functools import partial
 from tidelog.env.child_processes import ChildProcessesError
 from tidelog.env.loop import Loop, Timer
 from tidelog.env.promise import Promise
-from tidelog.env.respondent import HangUp, exchange
+from tidelog.env.worker import HangUp, exchange
 
 IDLE_S = 60.0
 """A child that was asked nothing for so long ends."""
