@@ -37,6 +37,7 @@ from tidelog.wire.markers import read_marker
 STEPS = 60
 PRODUCERS = 4
 DAMAGE = ("missing", "empty", "torn", "zeros", "garbage")
+JOURNAL_BYTES = (0, 1 << 14, 1 << 15, 1 << 17)
 DURABILITY = (
     ({"tidelog_durability": "fsync"}, 6),
     ({"tidelog_durability": "os"}, 2),
@@ -164,11 +165,16 @@ class Life:
 
 
 class History:
-    def __init__(self, seed: int, faults: Counter[str] | None = None) -> None:
+    def __init__(self, seed: int, faults: Counter[str] | None = None, journal_bytes: int | None = None) -> None:
+        """`journal_bytes`: of the journal; None: the seed says how large it is, or that there is none."""
         self.random = SimRandom(f"history {seed}")
         self.faults = Counter[str]() if faults is None else faults
         self.disk = DyingDisk(self.random.fork("disk"), self.faults)
-        self.harness = LogHarness(self.disk, log_flush_offset_checkpoint_interval_ms="1000")
+        self.harness = LogHarness(
+            self.disk,
+            log_flush_offset_checkpoint_interval_ms="1000",
+            tidelog_journal_bytes=str(JOURNAL_BYTES[seed % 4] if journal_bytes is None else journal_bytes),
+        )
         self.lives = 0
         self.troubled = False
         self.lost_point: int | None = None  # the recovery point that was lost, until there is another
@@ -195,9 +201,11 @@ class History:
         return self.harness.log(topic_id=self.life.topic_id, **self.life.settings)
 
     def go(self) -> None:
+        has_journal = self.harness.config.tidelog_journal_bytes > 0
         for _ in range(STEPS):
             step = self.random.weighted(
                 (
+                    *(((self.have_journal, 4), (self.commit, 20)) if has_journal else ()),
                     (self.write, 30),
                     (self.commit, 8),
                     (self.end, 8),
@@ -262,6 +270,11 @@ class History:
     def commit(self) -> None:
         self.harness.store.commit.request(self.log)
         self.harness.settle(self.random.choose((0.0, 0.001, 0.1)))
+
+    def have_journal(self) -> None:
+        """Else the first commit has it made, and the next ones find it perhaps."""
+        self.harness.store.journals[self.harness.root].want()
+        self.harness.settle(0.02)
 
     def flush(self) -> None:
         self.harness.store.flush_soon(self.log)
@@ -629,7 +642,12 @@ COMES_BACK = 1626
 points are damaged, too: what was put aside came back."""
 
 
-@pytest.mark.parametrize("seed", [*range(40), *WITHOUT_A_POINT, OLDER_POINT, COMES_BACK, 701_701])
+@pytest.mark.parametrize("seed", [*WITHOUT_A_POINT, OLDER_POINT, COMES_BACK, 701_701])
+def test_a_history_that_once_lost_something(seed: int) -> None:
+    History(seed, journal_bytes=0).go()
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_any_history_keeps_what_was_durable(seed: int) -> None:
     History(seed).go()
 

@@ -59,9 +59,38 @@ class File(ReadableFile, Protocol):
         ...
 
 
+class FixedFile(Protocol):
+    """A file of a fixed size, written anywhere in it. All of its bytes were written when it was made, so that a sync
+    has to do with these bytes alone, and not with what else the file system keeps of it."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def read(self, pos: int, count: int) -> bytes:
+        """Up to `count` bytes from `pos`; fewer only at the end of the file."""
+        ...
+
+    def write(self, pos: int, data: Buffer) -> None:
+        """Write all of `data`, which fits, at `pos`. On OSError an unknown part of it may have been written."""
+        ...
+
+    def sync(self) -> None:
+        """As `File.sync`."""
+        ...
+
+
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and appending; FileNotFoundError where it is missing and not to be created."""
+        ...
+
+    def open_fixed(self, path: str) -> FixedFile:
+        """Open one that `make_fixed` made."""
+        ...
+
+    def make_fixed(self, path: str, size: int) -> FixedFile:
+        """Make a file of so many zeros, which are on stable storage then, as its name is. Blocks, like `File.sync`."""
         ...
 
     def exists(self, path: str) -> bool: ...

@@ -13,6 +13,7 @@ from tidelog.env.network import Buffer, Socket
 # A mapping is renewed once the file has outgrown it by this much; what lies beyond it is read instead. Renewing a
 # mapping for every few kilobytes that a growing segment gained would cost more than it saves.
 REMAP_BYTES = 1 << 20
+ZEROS_BYTES = 1 << 20
 
 
 class RealFile:
@@ -100,6 +101,38 @@ class RealFile:
         return os.sendfile(sock.fileno(), self._fd, pos, count)
 
 
+class RealFixedFile:
+    """An open file descriptor, closed when the last reference goes."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, pos: int, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count and (data := os.pread(self._fd, count, pos)):
+            parts.append(data)
+            pos, count = pos + len(data), count - len(data)
+        return b"".join(parts)
+
+    def write(self, pos: int, data: Buffer) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, pos)
+            pos, view = pos + written, view[written:]
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -111,6 +144,18 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
+
+    def open_fixed(self, path: str) -> RealFixedFile:
+        return RealFixedFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def make_fixed(self, path: str, size: int) -> RealFixedFile:
+        file = RealFixedFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        zeros = bytes(min(size, ZEROS_BYTES))
+        for pos in range(0, size, ZEROS_BYTES):
+            file.write(pos, memoryview(zeros)[: size - pos])
+        file.sync()
+        self.sync_folder(os.path.dirname(path))
+        return file
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -9,6 +9,17 @@ SYNC_EACH_MAX = 8
 SYNCED_LOGS_MAX = 512
 """Logs of one sync: taking note of how far each is written, and telling who waits, takes 20 us each. Others wait for
 the next one, which finds little left to write."""
+JOURNALED_BYTES_MAX = 32 * 1024
+"""Of one log in one commit of the journal. More than that is written once only: its segment is synced, which takes as
+long as to write so much twice."""
+JOURNALED_LOGS_MAX = 512
+"""Logs of one commit of the journal, as of one sync."""
+JOURNALS_KEPT_MAX = 8
+"""Files of earlier lives, beyond which no new ones are made: a broker that crashes again and again fills no disk."""
+SETTLES_TOGETHER_MAX = 2
+LOGS_A_SETTLE = 16
+"""Threads that sync what the journal holds, and logs that one takes at a time: nobody waits for them, and commits
+must find others."""
 OPENINGS_TOGETHER_MAX = 2
 """Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
 interpreter from the loop, and group commits must find threads too."""

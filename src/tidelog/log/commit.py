@@ -7,6 +7,11 @@ journal, n = 2 / 4 / 8: one after the other 5.6 / 12 / 23 ms, beside each other 
 cheaper by one `syncfs` (1 KB in each of 100 / 1,000 files: fdatasync in 8 threads 7 / 57 ms, one syncfs 1.0 / 5.8 ms),
 which also writes whatever else is dirty there, so that nothing runs beside it.
 
+Small commits go to the journal of the data folder instead, where there is one (journal.py): its cost doesn't depend on
+the number of files, nor on who else writes. It takes one commit at a time, and whoever comes meanwhile is in the next.
+Nothing of the operating system's memory counts there but what was read back and is sound, so that a commit to it goes
+on beside any sync, and doesn't wait for one. What it holds is synced later (`settle`), a few logs at a time.
+
 A failed sync takes its logs offline: what the operating system dropped then can't be told, and asking again would be
 answered as if nothing had happened. That holds between two syncs at the same time too: the flush that moves recovery
 points syncs the same files, the kernel tells of an error once, and the one that isn't told succeeds. So a failure
@@ -19,18 +24,26 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidelog.log.bounds import SYNC_EACH_MAX, SYNCED_LOGS_MAX, SYNCS_TOGETHER_MAX
+from tidelog.log.bounds import (
+    JOURNALED_LOGS_MAX,
+    LOGS_A_SETTLE,
+    SETTLES_TOGETHER_MAX,
+    SYNC_EACH_MAX,
+    SYNCED_LOGS_MAX,
+    SYNCS_TOGETHER_MAX,
+)
 from tidelog.log.checkpoints import PARTITION_METADATA
-from tidelog.log.names import LOG
+from tidelog.log.names import LOG, METADATA_TOPIC
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from tidelog.env import Environment
     from tidelog.env.disk import Disk, File
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
+    from tidelog.log.journal import Journal, JournalMark, JournalWrite
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
 
@@ -139,7 +152,10 @@ class Flush(Protocol):
 
 
 class GroupCommit:
-    """No log has two syncs at a time; `request` gathers. `logs` are those that a failed `syncfs` may concern."""
+    """No log has two syncs at a time; `request` gathers. `logs` are those that a failed `syncfs` may concern.
+
+    `journals` are those of the data folders.
+    """
 
     __slots__ = (
         "_busy",
@@ -147,17 +163,27 @@ class GroupCommit:
         "_flush",
         "_flush_ended",
         "_held",
+        "_journals",
         "_logs",
         "_scheduled",
+        "_settling",
         "_syncing",
         "_telling",
+        "_to_journal",
+        "_to_settle",
         "_waiting",
     )
 
-    def __init__(self, env: Environment, logs: Callable[[], Iterable[Log]]) -> None:
+    def __init__(
+        self, env: Environment, logs: Callable[[], Iterable[Log]], journals: Mapping[str, Journal] | None = None
+    ) -> None:
         self._env = env
         self._logs = logs
+        self._journals = journals or {}
         self._waiting: dict[Log, None] = {}
+        self._to_journal: dict[str, dict[Log, None]] = {root: {} for root in self._journals}
+        self._to_settle: dict[Log, None] = {}
+        self._settling: list[Syncing] = []  # those of `_syncing` that nobody waits for
         self._scheduled = False
         self._syncing: list[Syncing] = []
         self._busy: set[Log] = set()  # those that are being synced
@@ -171,14 +197,36 @@ class GroupCommit:
         """Make everything written so far in `log` durable soon; it tells its listener then."""
         if log.unsynced.requested or log.offline is not None:
             return
+        journal = self._journals.get(log.root)
+        if journal is None or log.topic == METADATA_TOPIC:
+            self._request_sync(log)
+        elif journal.is_ready:
+            log.unsynced.request()
+            self._to_journal[log.root][log] = None
+            if not journal.is_busy:
+                self._start_soon()
+        else:
+            journal.want()
+            self._request_sync(log)
+
+    def _request_sync(self, log: Log) -> None:
+        """The same by a sync of its files."""
         log.unsynced.request()
         self._waiting[log] = None
         if len(self._syncing) < SYNCS_TOGETHER_MAX:
             self._start_soon()
 
+    def settle(self, logs: list[Log]) -> None:
+        """Sync these when there is time for it: they are in the journal."""
+        self._to_settle.update(dict.fromkeys(logs))
+        self._start_soon()
+
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._syncing and not self._held and not self._telling
+        waiting = (
+            self._waiting or any(self._to_journal.values()) or any(each.is_busy for each in self._journals.values())
+        )
+        return not waiting and not self._syncing and not self._held and not self._telling
 
     def syncs(self, log: Log) -> bool:
         """Whether the log is being synced."""
@@ -236,6 +284,13 @@ class GroupCommit:
     def _start(self) -> None:
         """Begin what may begin; the rest stays in `_waiting` until a sync has ended."""
         self._scheduled = False
+        for root, logs in self._to_journal.items():
+            if logs and not self._journals[root].is_busy:
+                self._start_journaling(self._journals[root], logs)
+        self._start_syncing()
+        self._start_settling()
+
+    def _start_syncing(self) -> None:
         syncing = self._syncing
         if len(syncing) >= SYNCS_TOGETHER_MAX or any(each.whole for each in syncing):
             return
@@ -245,7 +300,9 @@ class GroupCommit:
         if naming:
             logs = [log for log in logs if not log.unsynced.naming]
         del logs[SYNCED_LOGS_MAX:]
-        whole = sum(log.unsynced.parts for log in logs) > SYNC_EACH_MAX
+        whole = sum(log.unsynced.parts for log in logs) > SYNC_EACH_MAX and not any(
+            journal.is_ready for journal in self._journals.values()
+        )
         if not logs or (whole and syncing):
             return
         for log in logs:
@@ -260,15 +317,88 @@ class GroupCommit:
         for first in range(min(lanes, len(plain))):
             self._begin(plain[first::lanes])
 
-    def _begin(self, marks: list[Mark], *, whole: bool = False) -> None:
+    def _start_settling(self) -> None:
+        naming = any(mark.folders for each in self._syncing for mark in each.marks)
+        whole = any(each.whole for each in self._syncing)
+        while self._to_settle and len(self._settling) < SETTLES_TOGETHER_MAX and not whole:
+            logs: list[Log] = []
+            for log in list(self._to_settle):
+                if log in self._busy or (naming and log.unsynced.naming):
+                    continue  # it has its turn when that is done
+                del self._to_settle[log]
+                if log.offline is None and not log.deleted:
+                    logs.append(log)
+                    if len(logs) == LOGS_A_SETTLE:
+                        break
+            if not logs:
+                return
+            for log in logs:
+                self._waiting.pop(log, None)  # it is synced, as it wants
+            marks = [mark_of(log) for log in logs]
+            naming = naming or any(mark.folders for mark in marks)
+            self._settling.append(self._begin(marks))
+
+    def _begin(self, marks: list[Mark], *, whole: bool = False) -> Syncing:
+        syncing = Syncing(self._env.disk, marks, whole=whole)
         if marks:
-            syncing = Syncing(self._env.disk, marks, whole=whole)
             self._syncing.append(syncing)
             self._busy.update(mark.log for mark in marks)
             self._env.loop.run_blocking(syncing.run).on_done(lambda promise: self._done(syncing, promise))
+        return syncing
+
+    # -- the journal
+
+    def _start_journaling(self, journal: Journal, logs: dict[Log, None]) -> None:
+        """Commit what waits for the journal; what isn't for it is synced."""
+        marks: list[JournalMark] = []
+        room = journal.commit_bytes_max
+        for log in list(logs):
+            if len(marks) >= JOURNALED_LOGS_MAX or room <= 0:
+                break
+            del logs[log]
+            log.unsynced.begin_journaling()
+            if log.offline is None:
+                mark = log.journal_mark()
+                if mark is None:
+                    self._request_sync(log)
+                else:
+                    marks.append(mark)
+                    room -= mark.size - mark.position
+        if not marks:
+            return
+        write = journal.begin(marks)
+        if write is None:
+            for mark in marks:
+                self._request_sync(mark.log)
+        else:
+            self._env.loop.run_blocking(write.run).on_done(lambda promise: self._journaled(journal, write, promise))
+
+    def _journaled(self, journal: Journal, write: JournalWrite, promise: Promise[None]) -> None:
+        promise.result()
+        journal.ended(write)
+        if write.error is not None:
+            write.left_out, write.written = write.marks, []
+        for mark in write.left_out:
+            self._sync_instead(mark.log)
+        for mark in write.written:
+            log = mark.log
+            if not log.deleted and log.offline is None and not log.journaled(mark):
+                self._sync_instead(log)
+        if not journal.is_ready:
+            logs = self._to_journal[journal.root]
+            for log in list(logs):
+                del logs[log]
+                self._request_sync(log)
+        self._start_soon()
+
+    def _sync_instead(self, log: Log) -> None:
+        if not log.deleted and log.offline is None and not log.unsynced.requested:
+            self._request_sync(log)
 
     def _done(self, syncing: Syncing, promise: Promise[None]) -> None:
         self._syncing.remove(syncing)
+        if syncing in self._settling:
+            self._settling.remove(syncing)
         self._busy.difference_update(mark.log for mark in syncing.marks)
         promise.result()
         flush = self._flush
@@ -288,7 +418,7 @@ class GroupCommit:
                 beside.remove(syncing)
             if not beside:
                 self._end_flush(take_note)
-        if self._waiting:
+        if self._waiting or self._to_settle:
             self._start_soon()
 
     def _take_note(self, mark: Mark, error: OSError | None) -> None:
@@ -297,11 +427,11 @@ class GroupCommit:
             return
         if error is not None and error.errno in TOO_MANY_FILES:
             log.sync_not_tried()
-            self._env.loop.call_later(AGAIN_S, self.request, log)
+            self._env.loop.call_later(AGAIN_S, self._sync_instead, log)
         elif error is not None:
             log.go_offline(f"a sync of {log.folder} failed: {error}")
         elif not log.synced(mark):
-            self.request(log)
+            self._sync_instead(log)
 
 
 def mark_of(log: Log) -> Mark:
@@ -320,3 +450,17 @@ def mark_of(log: Log) -> Mark:
     return Mark(
         log, ends.generation, ends.log_end, active, 0 if active is None else active.size, sealed, files, folders
     )
+
+
+def sync_now(disk: Disk, log: Log) -> None:
+    """Make the log durable in its files, here and now, whatever else is under way. Raises OSError."""
+    mark = mark_of(log)
+    syncing = Syncing(disk, [mark], whole=False)
+    syncing.run()
+    error = syncing.error_of(mark)
+    if error is not None:
+        raise error
+    if disk.exists(f"{log.folder}/{PARTITION_METADATA}"):
+        disk.open(f"{log.folder}/{PARTITION_METADATA}").sync()
+    disk.sync_folder(log.folder)
+    disk.sync_folder(log.root)

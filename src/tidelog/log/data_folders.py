@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tidelog.env.disk import Disk
     from tidelog.log.checkpoint_files import CheckpointFiles
+    from tidelog.log.journal import Journal
     from tidelog.log.renames import Remove
     from tidelog.wire.topic_partition import TopicPartition
 
@@ -24,10 +25,16 @@ class DataFolders:
     """`found` are the partitions on disk that nobody asked for yet."""
 
     def __init__(
-        self, disk: Disk, points: Mapping[str, CheckpointFiles], remove: Remove, report: Callable[[str], None]
+        self,
+        disk: Disk,
+        points: Mapping[str, CheckpointFiles],
+        journals: Mapping[str, Journal],
+        remove: Remove,
+        report: Callable[[str], None],
     ) -> None:
         self._disk = disk
         self._points = points
+        self._journals = journals
         self._remove = remove
         self._report = report
         self.partitions = PartitionFolders()
@@ -49,7 +56,8 @@ class DataFolders:
             self._clean[root] = epoch is not None and not points.lost
             if epoch is not None:
                 broker_epoch = epoch
-            self._counts[root] = self.partitions.look(self._disk, root)
+            self._journals[root].load(clean=epoch is not None)
+            self._counts[root] = self.partitions.look(self._disk, root, self._journals[root].keys())
         self._look_for_gone()
         return broker_epoch
 
@@ -79,7 +87,8 @@ class DataFolders:
         self.admitted.add(root)
         with suppress(PermissionError):  # its parent may be someone else's, who then made it long ago
             self._disk.sync_folder(dirname(root) or "/")
-        with suppress(FileNotFoundError):
+        if self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"):
+            self._journals[root].discard()
             self._disk.remove(f"{root}/{CLEAN_SHUTDOWN}")
         self._disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
         for name in self._disk.list_folder(root):

@@ -4,9 +4,9 @@ Nobody else assigns them. Everybody may read them: they are plain attributes, si
 
 - `log_start`: below it nothing is served.
 - `log_end`: what was written ends here.
-- `synced_end`: a sync, or a flush, made everything below it durable.
-- `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what was synced. With `os` it is what
-  was written, up to `unsynced_max` records more than were synced (`flush.messages`).
+- `synced_end`: a sync of the segments, or a flush, made everything below it durable.
+- `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what was synced, or is in the journal
+  (journal.py). With `os` it is what was written, up to `unsynced_max` records more than were synced (`flush.messages`).
 - `recovery_point`: below it segments, indexes, producer snapshot and leader epochs are durable.
 - `batches` were written since the last flush began: a start after a crash would read them again.
 - `generation` counts truncations: what was begun before one must not count afterwards.
@@ -67,6 +67,14 @@ class Ends:
             self.synced_end = end
         if self.log_end - self.synced_end < self.unsynced_max:
             end = self.log_end
+        if end <= self.durable_end:
+            return False
+        self.durable_end = end
+        return True
+
+    def journaled(self, end: int) -> bool:
+        """Everything below `end` is on stable storage, in the journal if not in the segments; whether more counts as
+        durable than did."""
         if end <= self.durable_end:
             return False
         self.durable_end = end

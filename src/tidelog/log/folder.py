@@ -11,6 +11,7 @@ from tidelog.wire.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.env.disk import Disk
+    from tidelog.wire.topic_partition import TopicPartition
 
 
 class PartitionFolder:
@@ -29,6 +30,10 @@ class PartitionFolder:
     def place(self) -> str:
         """Its name in messages, and of its folder."""
         return partition_folder(self.topic, self.partition)
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
 
     @property
     def folder(self) -> str:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.log import indexing, retention
 from tidelog.log.appending import WritableLog
+from tidelog.log.bounds import JOURNALED_BYTES_MAX
 from tidelog.log.durability import page_cache_counts
+from tidelog.log.journal import JournalMark
 from tidelog.log.reading import LogListener
+from tidelog.log.scan import BadBatch
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -74,6 +77,38 @@ class Log(WritableLog):
         if self.ends.synced(mark.end) and self.listener is not None:
             self.listener.durable_advanced(self)
         return True
+
+    def journaled(self, mark: JournalMark) -> bool:
+        """What was noted is in the journal; False where the log was cut meanwhile."""
+        if mark.generation != self.ends.generation:
+            return False
+        if mark.segment is self.segments.active:
+            self.segments.mark(mark.end, mark.size)
+        if self.ends.journaled(mark.end) and self.listener is not None:
+            self.listener.durable_advanced(self)
+        return True
+
+    def journal_mark(self) -> JournalMark | None:
+        """What a commit of it would write to the journal; None where its files are to be synced instead.
+
+        That is so of what is large, and behind a segment that isn't synced yet: what is durable of a log in a later
+        segment never has a hole before it.
+        """
+        ends, segment = self.ends, self.segments.active
+        if (
+            segment is None
+            or ends.unsynced_max
+            or self.unsynced.has_sealed
+            or not segment.base <= ends.durable_end < ends.log_end
+        ):
+            return None
+        try:
+            found = self.segments.position(segment, ends.durable_end)
+        except (OSError, BadBatch):
+            return None  # the sync tells what is wrong
+        if found is None or segment.size - found[0] > JOURNALED_BYTES_MAX:
+            return None
+        return JournalMark(self, ends.generation, segment, found[0], segment.size, ends.durable_end, ends.log_end)
 
     def sync_not_tried(self) -> None:
         """Too many files were open."""
@@ -274,6 +309,7 @@ class Log(WritableLog):
         """
         epochs = self.epochs  # loaded before the batches go that it may be built from
         assert epochs is not None
+        self._store.void_journal(self)
         if self.ends.fall_back(offset, rest_end) or self._store.known_recovery_point(self) > rest_end:
             self._store.save_recovery_point(self)
         elif self._store.known_start(self) > offset:

@@ -75,6 +75,9 @@ class Opening:
     def _run(self) -> Recovered | None:
         if belongs_to_another(self.disk, self.log_folder, self.topic_id, self.reports):
             return None
+        if not self.disk.exists(self.log_folder.path):  # its name is lost, and the journal has its records
+            self.disk.make_folders(self.log_folder.path)
+            self.disk.sync_folder(self.log_folder.root)
         folder = PartitionFolder(*self.log_folder[:3], self.topic_id, self.config)
         return recovery.recover(self, folder, self.log_folder)
 
@@ -157,11 +160,19 @@ def may_pass(error: BaseException | None) -> bool:
 
 
 def belongs_to_another(disk: Disk, log_folder: LogFolder, topic_id: bytes, reports: list[str]) -> bool:
-    """Whether the folder names another topic than the one with this id."""
+    """Whether the folder names another topic than the one with this id. The journal tells where the folder doesn't."""
     path = f"{log_folder.path}/{PARTITION_METADATA}"
+    journaled = {entry.topic_id for entry in log_folder.journal}
+    if not disk.exists(log_folder.path):
+        return topic_id not in journaled
     try:
         found = checkpoints.read_partition_metadata(disk, path)
+        if found is None and journaled:
+            return topic_id not in journaled
     except CheckpointError as error:
+        if topic_id in journaled:
+            reports.append(f"{error}; the journal says that it is the topic's own")
+            return False
         # A folder's first sync is that of this file too. What was never made durable may be an older topic's, if
         # the power took its deletion back.
         if log_folder.topic != METADATA_TOPIC and not log_folder.clean and not log_folder.durable:

@@ -18,7 +18,7 @@ from tidelog.log.opening import belongs_to_another
 from tidelog.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidelog.env.disk import Disk
     from tidelog.log.opening import LogFolder
@@ -44,12 +44,16 @@ class PartitionFolders:
         self._roots: dict[TopicPartition, str] = {}
         self._several: dict[TopicPartition, list[str]] = {}
 
-    def look(self, disk: Disk, root: str) -> int:
-        """Find those in a data folder; how many."""
+    def look(self, disk: Disk, root: str, journaled: Iterable[TopicPartition] = ()) -> int:
+        """Find those in a data folder, and those that only its journal knows of; how many."""
         count = 0
         for name in disk.list_folder(root):
             key = parse_partition_folder(name)
             if key is not None and disk.is_folder(f"{root}/{name}"):
+                self.add(key, root)
+                count += 1
+        for key in journaled:
+            if key not in self or root not in self.all_of(key):
                 self.add(key, root)
                 count += 1
         return count
@@ -121,6 +125,8 @@ def _owner(disk: Disk, folder: LogFolder, topic_id: bytes, report: Callable[[str
         named = checkpoints.read_partition_metadata(disk, f"{folder.path}/{PARTITION_METADATA}")
     except CheckpointError:
         named = None
+    if named is None and folder.journal:
+        named = folder.journal[-1].topic_id
     if named == topic_id:
         return Owner.TOPIC
     reports: list[str] = []

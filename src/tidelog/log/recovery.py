@@ -21,10 +21,11 @@ from tidelog.log.checkpoints import LOG_START, PARTITION_METADATA
 from tidelog.log.durability import counts_messages, page_cache_counts
 from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.leftovers import Found, tidy
+from tidelog.log.journal_replay import additions
+from tidelog.log.leftovers import tidy
 from tidelog.log.names import partition_folder
 from tidelog.log.rewriting import write_again
-from tidelog.log.scan import BadBatch, batches, read_fields
+from tidelog.log.scan import BadBatch, HeaderFields, batches, read_fields
 from tidelog.log.segment import Segment
 from tidelog.log.segments import Segments, Surroundings
 from tidelog.log.snapshots import Snapshots
@@ -34,6 +35,7 @@ from tidelog.wire.batch import HEADER_BYTES
 if TYPE_CHECKING:
     from tidelog.env.disk import File
     from tidelog.log.folder import PartitionFolder
+    from tidelog.log.journal_blocks import Entry
     from tidelog.log.producers import Producers
     from tidelog.wire.topic_partition import TopicPartition
 
@@ -42,7 +44,8 @@ class LogFolder(NamedTuple):
     """A partition's folder, and what the checkpoints of its data folder say of it.
 
     `clean`: after a clean stop. `lost`: no recovery point of the log is known. `durable`: something in the folder may
-    have been made durable once.
+    have been made durable once. `journal`: what the journal of the data folder knows of the partition, be it this
+    topic's or that of an earlier one.
     """
 
     root: str
@@ -54,6 +57,7 @@ class LogFolder(NamedTuple):
     log_start: int
     clean_end: int
     durable: bool
+    journal: tuple[Entry, ...] = ()
 
     @property
     def key(self) -> TopicPartition:
@@ -120,12 +124,15 @@ class Recovery:
         self._unsynced = Unsynced(names=in_doubt, folder=in_doubt)
         self._epochs: LeaderEpochs | None = None
         self._batches = 0
+        self._journal = [entry for entry in log_folder.journal if entry.topic_id == folder.topic_id]
 
     def run(self) -> Recovered:
+        if not self._segments and self._journal:
+            self._begin_anew(self._journal[0])
         if not self._segments:
             ends, producers, start_moved = self._empty(), None, False
         else:
-            ends = self._find_ends(self._found)
+            ends = self._find_ends()
             start_moved = ends.log_start > ends.log_end
             if start_moved:
                 self._check_start(ends)
@@ -161,11 +168,11 @@ class Recovery:
             )
         return Ends(log_start)
 
-    def _find_ends(self, found: Found) -> Ends:
+    def _find_ends(self) -> Ends:
         log_folder = self._log_folder
-        recovery_point, log_start = log_folder.recovery_point, max(log_folder.log_start, found.bases[0])
+        recovery_point, log_start = log_folder.recovery_point, max(log_folder.log_start, self._segments.oldest)
         if log_folder.clean:
-            trusted = recovery_point is not None and recovery_point >= found.bases[-1]
+            trusted = recovery_point is not None and recovery_point >= self._segments[-1].base
             log_end = self._segments.open_last(recovery_point if trusted else None)
             return self._ends(log_start, log_end, log_end)
         ends = self._read_all(log_start, recovery_point or 0)
@@ -219,7 +226,7 @@ class Recovery:
             return
         doubtful = self._doubtful_from() if lost else recovery_point
         config = self._folder.config
-        waits = not page_cache_counts(config) or counts_messages(config)
+        waits = not page_cache_counts(config) or counts_messages(config) or self._journal
         if not waits and self._tail_bytes(doubtful) > UNNOTICED_BYTES:
             return
         disk, folder = self._around.disk, self._folder.folder
@@ -274,6 +281,11 @@ class Recovery:
                 segments[-1].size,
                 f"the log ends at offset {next_offset}, but records up to {recovery_point} were made durable",
             )
+        if self._journal and self._add_journaled(next_offset):
+            self._unsynced.forget(self._unsynced.bases)
+            self._batches = 0
+            found_epochs.clear()
+            next_offset = self._read_segments(recovery_point, found_epochs)
         self._unsynced.unseal(segments[-1])  # perhaps since what was behind it went
         segments.become_active(segments[-1])
         ends = self._ends(log_start, next_offset, recovery_point)
@@ -317,6 +329,42 @@ class Recovery:
                 self._unsynced.seal(segment, b"")
             number += 1
         return next_offset
+
+    # -- what the journal has
+
+    def _begin_anew(self, first: Entry) -> None:
+        """The names of all its segments are lost, and the journal has the records."""
+        if first.start != first.segment_base or (self._log_folder.recovery_point or 0) > first.segment_base:
+            reason = f"no segment is here, and the journal has nothing before offset {first.start}"
+            raise BadBatch(self._folder.folder, 0, reason)
+        self._segments.begin(first.segment_base, self._now_ms)
+
+    def _add_journaled(self, next_offset: int) -> bool:
+        """Write what the journal has behind the end of the segments; whether it has anything."""
+        added = additions(self._journal, self._read_journal, next_offset, self._last_batch(next_offset))
+        for addition in added:
+            last = self._segments[-1]
+            if addition.segment_base == addition.start > last.base:
+                last = self._segments.begin(addition.segment_base, self._now_ms)
+            self._segments.file_of(last).append(addition.data)
+        if added:
+            self._around.report(
+                f"{self._folder.place}: offsets {next_offset} to {added[-1].end - 1} came back from the journal"
+            )
+        return bool(added)
+
+    def _read_journal(self, entry: Entry) -> bytes:
+        return self._around.disk.open_fixed(entry.path).read(entry.position, entry.size)
+
+    def _last_batch(self, next_offset: int) -> HeaderFields | None:
+        """The one right before this offset, where there is one."""
+        for segment in reversed(self._segments[:]):
+            if segment.size:
+                start, found = self._segments.indexes(segment).lookup(next_offset), None
+                for _, fields in batches(self._segments.file_of(segment), start, segment.size, check=False):
+                    found = fields
+                return found
+        return None
 
     def _cut(self, segment: Segment, number: int, next_offset: int, bad: BadBatch) -> None:
         file, place = self._segments.file_of(segment), self._folder.place

@@ -47,6 +47,8 @@ class FolderRenames:
     def put_away(self, root: str, key: TopicPartition, delay_ms: int) -> bool:
         """A deleted topic's: renamed at once, and removed later; whether that could be done."""
         folder = f"{root}/{partition_folder(*key)}"
+        if not self._disk.exists(folder):  # only the journal knew of it
+            return True
         if folder in self._strays:
             return self.put_aside_or_pass_over(root, key, f"{folder} is of no topic")
         try:
@@ -61,6 +63,9 @@ class FolderRenames:
 
     def put_aside(self, root: str, key: TopicPartition, why: str) -> None:
         """No topic's: an operator can look at it, as with Kafka. Raises OSError."""
+        if not self._disk.exists(f"{root}/{partition_folder(*key)}"):  # only the journal knew of it
+            self._points[root].drop(key)
+            return
         renamed = self._rename(root, key, stray_folder(*key, self._random.uuid()))
         self._report(f"{why}: it is now {renamed}, delete it if you don't need it")
 

@@ -17,12 +17,13 @@ from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.beginning import Beginning, Beginnings
 from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
-from tidelog.log.commit import GroupCommit
+from tidelog.log.commit import GroupCommit, sync_now
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
 from tidelog.log.index_files import IndexFiles
+from tidelog.log.journal import Journal
 from tidelog.log.log import Log
 from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
@@ -58,8 +59,9 @@ _logger = logging.getLogger("tidelog.log")
 
 class Store:
     """All logs of a broker. `commit` is the group commit, `serial_worker` is for what readers ask of threads,
-    `beginnings` are the logs that are made. `looks` is for looks into batches. `recoveries` and `space` are what an
-    operator wants to know; `offline` are the partitions whose logs can't be served.
+    `beginnings` are the logs that are made, `journals` those of the data folders. `looks` is for looks into batches.
+    `recoveries` and `space` are what an operator wants to know; `offline` are the partitions whose logs can't be
+    served.
 
     `broker_epoch` stood in the mark of the last clean stop; None after any other.
     """
@@ -73,7 +75,11 @@ class Store:
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.index_files = IndexFiles(env.disk, env.loop)
-        self.commit = GroupCommit(env, self.logs)
+        self.journals = {
+            folder: Journal(env, folder, config.tidelog_journal_bytes, self.report, self.remove_later, self.settle)
+            for folder in folders
+        }
+        self.commit = GroupCommit(env, self.logs, self.journals)
         self.serial_worker = SerialWorker(env.loop)
         self.child_processes = env.child_processes or BesideTheLoop(env.loop, env.disk)
         self.looks = Looks(self.child_processes, env.loop, env.clock)
@@ -84,7 +90,7 @@ class Store:
         self.offline: set[TopicPartition] = set()
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
-        self._folders = DataFolders(env.disk, self._points, self.upkeep.remove, self.report)
+        self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report)
         self._unopened = self._folders.partitions
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
@@ -179,6 +185,7 @@ class Store:
                 for log in self._logs.values()
                 if log.root == root
             ):
+                self.journals[root].finish()
                 checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
         self._close()
 
@@ -279,6 +286,7 @@ class Store:
             log_start=points.starts.offsets.get(key, 0),
             clean_end=points.cleaner.offsets.get(key, 0),
             durable=self._folders.is_clean(root) or points.was_flushed(key),
+            journal=self.journals[root].entries(key),
         )
 
     def _open_now(self, opening: Opening) -> Log:
@@ -343,6 +351,7 @@ class Store:
         elif found is None:
             self._refuse_folder(log)
         else:
+            self._leave_journal(log)
             if found.start_moved:
                 self.starts.moved(log)
             if log.unsynced.dirty:
@@ -352,6 +361,18 @@ class Store:
         self._unopened.drop(log_folder.key)
         self._logs[log_folder.key] = log
         return log
+
+    def _leave_journal(self, log: Log) -> None:
+        """The log has, durably, what the journal of an earlier life knew of it."""
+        try:
+            self.journals[log.root].opened(log.key, log.topic_id, log.log_end)
+        except OSError as error:
+            log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
+
+    def _forget_journaled(self, key: TopicPartition) -> None:
+        """No topic has this partition, or none that a journal knows of."""
+        for journal in self.journals.values():
+            journal.forget(key)
 
     def logs(self) -> list[Log]:
         """Those that are open."""
@@ -375,6 +396,7 @@ class Store:
             path = f"{log.folder}/{PARTITION_METADATA}"
             raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
         key = log.topic, log.partition
+        self._forget_journaled(key)
         try:
             for root in self._unopened.all_of(key):
                 self._renames.put_aside(root, key, f"no topic has the folder of {log.place}")
@@ -392,6 +414,7 @@ class Store:
         for root in self._unopened.all_of(key):
             self._renames.put_aside_or_pass_over(root, key, f"no topic has the folder {root}/{topic}-{partition}")
         self._unopened.drop(key)
+        self._forget_journaled(key)
 
     def found_twice(self) -> list[TopicPartition]:
         """Partitions that are in more than one data folder."""
@@ -405,6 +428,7 @@ class Store:
         for folder in folders:
             if folder.root != kept:
                 self._renames.put_aside_or_pass_over(folder.root, key, f"{folder.path} is another topic's")
+                self.journals[folder.root].forget(key)
         self._unopened.choose(key, kept or "")
 
     def _memory_log(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> MemoryLog:
@@ -447,6 +471,7 @@ class Store:
             self._unopened.drop(key)
             self._folders.left(root, key)
             self._put_away(root, key)
+            self._forget_journaled(key)
 
     def _belongs_to_another(self, key: TopicPartition, root: str, topic_id: bytes) -> bool:
         reports: list[str] = []
@@ -500,6 +525,18 @@ class Store:
     def save_fallen_start(self, log: Log, offset: int) -> None:
         """The log is about to end at `offset`, before its start: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), offset)
+
+    def settle(self, logs: list[Log]) -> None:
+        """The journal needs their segments durable."""
+        self.commit.settle(logs)
+
+    def void_journal(self, log: Log) -> None:
+        """The log is about to be cut: what the journal has of it becomes durable in its segments, then it is void."""
+        journal = self.journals[log.root]
+        if journal.holds(log):
+            if log.ends.durable_end > log.ends.synced_end:
+                sync_now(self.disk, log)
+            journal.void(log)
 
     def draw_jitter_ms(self, config: TopicConfig) -> int:
         """By how much a segment rolls earlier than others."""
@@ -565,3 +602,6 @@ class Store:
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        self.upkeep.remove(path, delay_ms)

@@ -59,6 +59,11 @@ class Unsynced:
         return self._names or self._folder
 
     @property
+    def has_sealed(self) -> bool:
+        """Whether a sealed segment waits for a sync."""
+        return bool(self._unsynced)
+
+    @property
     def parts(self) -> int:
         """How many files and folders its next sync has to do with."""
         return 1 + len(self._unsynced) + self._names + 2 * self._folder
@@ -108,6 +113,10 @@ class Unsynced:
     def request(self) -> None:
         """Somebody waits for a sync."""
         self.requested = True
+
+    def begin_journaling(self) -> None:
+        """What was written goes to the journal; the sync of its files comes later."""
+        self.requested = False
 
     def begin_sync(self) -> ToSync:
         """What is to be synced. What is written from now on waits for the next one."""

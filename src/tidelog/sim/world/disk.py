@@ -96,6 +96,41 @@ class SimFile:
         return max(0, bad.start - pos)
 
 
+class SimFixedFile:
+    """`env.FixedFile` on a simulated disk."""
+
+    __slots__ = ("_disk", "_node", "path")
+
+    def __init__(self, disk: "SimDisk", node: FileNode, path: str) -> None:
+        self._disk = disk
+        self._node = node
+        self.path = path
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def read(self, pos: int, count: int) -> bytes:
+        return bytes(self._node.data[pos : pos + count])
+
+    def write(self, pos: int, data: Buffer) -> None:
+        disk = self._disk
+        disk.about_to_write(self.path)
+        done = 0
+        if disk.failing_appends and self.path.endswith(disk.failing_suffix):
+            disk.failing_appends -= 1
+            disk.struck("EIO on append")
+            self._node.overwrite(pos, memoryview(data)[: disk.random.random_int(0, len(data))])
+            raise _error(errno.EIO, self.path)
+        if disk.touched is not None:
+            done = disk.random.random_int(0, len(data))
+            self._node.overwrite(pos, memoryview(data)[:done])
+            disk.touched("append", self.path)
+        self._node.overwrite(pos + done, memoryview(data)[done:])
+
+    def sync(self) -> None:
+        self._disk.sync_node(self._node, self.path)
+
+
 class FolderLock:
     """Held while referenced, or until the process is killed."""
 
@@ -156,6 +191,20 @@ class SimDisk:
         if not isinstance(node, FileNode):
             raise _error(errno.EISDIR, path)
         return self._opened(node, path)
+
+    def open_fixed(self, path: str) -> SimFixedFile:
+        return SimFixedFile(self, self._file(path), path)
+
+    def make_fixed(self, path: str, size: int) -> SimFixedFile:
+        file = self.open(path, create=True)
+        file.truncate(0)
+        file.append(bytes(size))
+        file.sync()
+        self.sync_folder(dirname(path))
+        return self.open_fixed(path)
+
+    def about_to_write(self, path: str) -> None:
+        """A fixed file is about to be written: a disk that can't be written to overrides it."""
 
     def _opened(self, node: FileNode, path: str) -> SimFile:
         """What `open` gives: a disk whose files do something of their own overrides it."""

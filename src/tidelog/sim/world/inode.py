@@ -13,15 +13,24 @@ SECTOR_BYTES = 512
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed."""
+    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed, but for
+    what is in `overwritten`."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     clean: int = 0
     modified_ms: int = 0
+    overwritten: list[range] = field(default_factory=list[range])
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         self.data += piece
+
+    def overwrite(self, pos: int, piece: bytes | bytearray | memoryview) -> None:
+        """In place: the file is as long as before."""
+        end = pos + len(piece)
+        assert end <= len(self.data), f"[{pos}, {end}) of {len(self.data)} bytes"
+        self.data[pos:end] = piece
+        self.overwritten.append(range(pos, end))
 
     def truncate(self, size: int) -> None:
         if size < len(self.data):
@@ -32,7 +41,7 @@ class FileNode:
 
     @property
     def dirty(self) -> bool:
-        return self.clean != len(self.data) or len(self.durable) != len(self.data)
+        return self.clean != len(self.data) or len(self.durable) != len(self.data) or bool(self.overwritten)
 
     def sync(self) -> None:
         """What is dirty reaches the platter. Pages that a failed sync lost are clean: they don't."""
@@ -41,6 +50,9 @@ class FileNode:
             self.durable += bytes(clean - len(self.durable))
         self.durable[clean:] = self.data[clean:]
         self.clean = len(self.data)
+        for each in self.overwritten:
+            self.durable[each.start : each.stop] = self.data[each.start : each.stop]
+        self.overwritten.clear()
 
     def fail_sync(self, random: SimRandom, *, keep_cache: bool) -> None:
         """Some of what was dirty reached the platter, the rest is lost, and the kernel calls all of it clean.
@@ -53,11 +65,14 @@ class FileNode:
             self.data = bytearray(self.durable[:size])
             self.data += bytes(size - len(self.data))
         self.clean = size
+        self.overwritten.clear()
 
     def after_crash(self, random: SimRandom) -> bytearray:
         """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes."""
         if not self.dirty:
             return bytearray(self.durable)
+        if self.overwritten:
+            return self._overwritten_in_part(random)
         fate = random.weighted((("forgotten", 4), ("whole", 2), ("cut", 3), ("sectors", 2)))
         if fate == "forgotten":
             return bytearray(self.durable)
@@ -73,6 +88,20 @@ class FileNode:
                 end = min(start + SECTOR_BYTES, len(new))
                 new[start:end] = bytes(end - start)
         return new
+
+    def _overwritten_in_part(self, random: SimRandom) -> bytearray:
+        """Each sector that was written anew is the old one or the new one: all are of a kind, or some of each."""
+        kept = bytearray(self.durable)
+        fate = random.weighted((("old", 3), ("new", 2), ("first", 3), ("any", 3)))
+        for each in self.overwritten:
+            sectors = range(each.start // SECTOR_BYTES, -(-each.stop // SECTOR_BYTES))
+            first = random.random_int(0, len(sectors))
+            for number, sector in enumerate(sectors):
+                is_new = {"old": False, "new": True, "first": number < first}.get(fate)
+                if random.chance(0.5) if is_new is None else is_new:
+                    start, end = max(sector * SECTOR_BYTES, each.start), min((sector + 1) * SECTOR_BYTES, each.stop)
+                    kept[start:end] = self.data[start:end]
+        return kept
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ import errno
 import os
 
 from tidelog.env.network import Buffer
-from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.disk import SimDisk, SimFile, SimFixedFile
 from tidelog.sim.world.inode import FileNode
 from tidelog.sim.world.random import SimRandom
 
@@ -81,6 +81,13 @@ class MountedDisk(SimDisk):
 
     def _opened(self, node: FileNode, path: str) -> SimFile:
         return MountedFile(self, node, path)
+
+    def open_fixed(self, path: str) -> SimFixedFile:
+        self._take_descriptor(path)
+        return super().open_fixed(path)
+
+    def about_to_write(self, path: str) -> None:
+        self.check_writable(path)
 
     def list_folder(self, path: str) -> list[str]:
         self._take_descriptor(path)

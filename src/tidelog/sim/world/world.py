@@ -13,6 +13,8 @@ from tidelog.sim.world.random import SimRandom
 
 DATA = "/data"
 START_S_MAX = 60.0
+JOURNAL_BYTES = (0, 1 << 14, 1 << 16, 1 << 18)
+"""Small ones are full, and used anew, again and again."""
 
 
 class World:
@@ -37,7 +39,8 @@ class World:
         """How often each kind of fault happened, not how often it was planned."""
         self.disk.struck = self.struck
         self.trace: list[str] = []
-        self._settings = settings
+        journal = self.random.fork("journal").choose(JOURNAL_BYTES)
+        self._settings = {"tidelog.journal.bytes": str(journal), **settings}
         self._lives = 0
         self.process: BrokerProcess | None = None
 

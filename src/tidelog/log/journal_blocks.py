@@ -1,0 +1,175 @@
+"""The bytes of a journal (journal.py): blocks, each of which holds batches of several logs. Pure.
+
+A block is there or not: it has a checksum over all of it, and a number, which is higher than that of the block before
+it in the file. What is left of an earlier use of the file has lower numbers. Blocks begin at multiples of `ALIGNMENT`,
+so that writing one never touches a sector of another.
+
+    block:  magic, checksum of what follows, number, bytes of all entries, how many
+    entry:  bytes of the topic's name, topic id, partition, base of the segment, offsets from and to, bytes of its
+            batches; then the name and the batches
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tidelog.log.scan import read_fields
+from tidelog.wire.batch import ATTRIBUTES_AT, HEADER_BYTES, MAGIC
+from tidelog.wire.crc import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.env.network import Buffer
+    from tidelog.wire.topic_partition import TopicPartition
+
+ALIGNMENT = 4096
+BLOCK_MAGIC = b"TLJ1"
+
+_BLOCK = Struct(">4sIQII")
+_CHECKED_FROM = 8
+_ENTRY = Struct(">H16siqqqI")
+
+
+class Piece(NamedTuple):
+    """Batches of a log that follow each other in one segment: those of the offsets from `start` up to `end`."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    segment_base: int
+    start: int
+    end: int
+    data: bytes
+
+
+class Entry(NamedTuple):
+    """Where such batches lie in a journal, and in which block."""
+
+    number: int
+    topic: str
+    topic_id: bytes
+    partition: int
+    segment_base: int
+    start: int
+    end: int
+    path: str
+    position: int
+    size: int
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+class Readable(Protocol):
+    path: str
+
+    def size(self) -> int: ...
+
+    def read(self, pos: int, count: int) -> bytes: ...
+
+
+def entry_bytes(topic: str, size: int) -> int:
+    """What batches of so many bytes take in a block, at most."""
+    return _ENTRY.size + 4 * len(topic) + size
+
+
+def block_bytes(entries: int) -> int:
+    """What a block takes whose entries take so many bytes."""
+    return -(-(_BLOCK.size + entries) // ALIGNMENT) * ALIGNMENT
+
+
+def encode_block(number: int, pieces: list[Piece]) -> bytes:
+    body: list[bytes] = []
+    for piece in pieces:
+        name = piece.topic.encode()
+        body.append(
+            _ENTRY.pack(
+                len(name),
+                piece.topic_id,
+                piece.partition,
+                piece.segment_base,
+                piece.start,
+                piece.end,
+                len(piece.data),
+            )
+        )
+        body.append(name)
+        body.append(piece.data)
+    entries = b"".join(body)
+    block = bytearray(block_bytes(len(entries)))
+    _BLOCK.pack_into(block, 0, BLOCK_MAGIC, 0, number, len(entries), len(pieces))
+    end = _BLOCK.size + len(entries)
+    block[_BLOCK.size : end] = entries
+    checksum = crc32c(memoryview(block)[_CHECKED_FROM:end])
+    _BLOCK.pack_into(block, 0, BLOCK_MAGIC, checksum, number, len(entries), len(pieces))
+    return bytes(block)
+
+
+def read_blocks(file: Readable) -> Iterator[list[Entry]]:
+    """The entries of each block from the beginning of the file on, up to the first that isn't whole, or is older."""
+    size, at, last = file.size(), 0, -1
+    while at + _BLOCK.size <= size:
+        head = file.read(at, _BLOCK.size)
+        if len(head) < _BLOCK.size:
+            return
+        magic, checksum, number, length, count = _BLOCK.unpack(head)
+        end = at + _BLOCK.size + length
+        if magic != BLOCK_MAGIC or end > size or number <= last:
+            return
+        body = file.read(at + _BLOCK.size, length)
+        if len(body) < length or crc32c(body, crc32c(head[_CHECKED_FROM:])) != checksum:
+            return
+        yield _entries(file.path, number, at + _BLOCK.size, body, count)
+        last = number
+        at += block_bytes(length)
+
+
+def _entries(path: str, number: int, at: int, body: bytes, count: int) -> list[Entry]:
+    entries: list[Entry] = []
+    pos = 0
+    for _ in range(count):
+        name_bytes, topic_id, partition, base, start, end, size = _ENTRY.unpack_from(body, pos)
+        pos += _ENTRY.size
+        topic = body[pos : pos + name_bytes].decode()
+        pos += name_bytes
+        entries.append(Entry(number, topic, topic_id, partition, base, start, end, path, at + pos, size))
+        pos += size
+    return entries
+
+
+class Found(NamedTuple):
+    """A batch in a buffer: where it is, and what tells it from another one of the same offsets."""
+
+    pos: int
+    base: int
+    end: int
+    crc: int
+    leader_epoch: int
+
+
+def batches_of(data: Buffer) -> list[Found] | None:
+    """The batches that `data` is made of; None where it isn't whole and sound batches of rising offsets."""
+    view = memoryview(data)
+    found: list[Found] = []
+    pos, next_offset = 0, -1
+    while pos < len(view):
+        if len(view) - pos < HEADER_BYTES:
+            return None
+        fields = read_fields(view, pos)
+        end = pos + fields.size
+        if (
+            fields.magic != MAGIC
+            or fields.size < HEADER_BYTES
+            or end > len(view)
+            or fields.last_offset_delta < 0
+            or fields.base_offset < next_offset
+            or crc32c(view[pos + ATTRIBUTES_AT : end]) != fields.crc
+        ):
+            return None
+        next_offset = fields.last_offset + 1
+        found.append(Found(pos, fields.base_offset, next_offset, fields.crc, fields.leader_epoch))
+        pos = end
+    return found
