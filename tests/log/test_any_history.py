@@ -7,6 +7,7 @@ The simulator does this to a whole broker; here only the store lives, so that th
 `python -m tests.log.test_any_history 0 2000`. It ends with how often each kind of fault came.
 """
 
+import argparse
 import logging
 import sys
 from collections import Counter
@@ -27,6 +28,7 @@ from tidelog.log.producer_state import load_producers
 from tidelog.log.segment import Segment
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.unsynced import Unsynced
+from tidelog.sim.breaks import SAFEGUARDS, switched_off
 from tidelog.sim.world.disk import SimDisk, SimFile
 from tidelog.sim.world.inode import FileNode
 from tidelog.sim.world.random import SimRandom
@@ -205,7 +207,7 @@ class History:
         for _ in range(STEPS):
             step = self.random.weighted(
                 (
-                    *(((self.have_journal, 4), (self.commit, 20)) if has_journal else ()),
+                    *(((self.have_journal, 4), (self.commit, 20), (self.truncate, 3)) if has_journal else ()),
                     (self.write, 30),
                     (self.commit, 8),
                     (self.end, 8),
@@ -666,16 +668,26 @@ def test_histories_meet_every_kind_of_fault() -> None:
     assert {"kill", "power loss", "stop", "death in a start", "switch between fsync and os"} <= faults.keys()
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.log.test_any_history", description="Random histories.")
+    parser.add_argument("first", type=int, help="the first seed")
+    parser.add_argument("end", type=int, help="the seed behind the last one")
+    parser.add_argument("--break", dest="broken", choices=SAFEGUARDS, help="without this safeguard")
+    options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     counted, failed = Counter[str](), 0
-    for given in range(int(sys.argv[1]), int(sys.argv[2])):
+    for given in range(options.first, options.end):
         try:
-            History(given, counted).go()
+            with switched_off(options.broken):
+                History(given, counted).go()
         except Exception as error:
             failed += 1
             print(given, type(error).__name__, str(error)[:300])
     for kind, times in sorted(counted.items()):
         print(f"{times:8} {kind}")
     print(f"{failed} histories failed")
-    sys.exit(failed > 0)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

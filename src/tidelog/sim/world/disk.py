@@ -118,7 +118,7 @@ class SimFixedFile:
         done = 0
         if disk.failing_appends and self.path.endswith(disk.failing_suffix):
             disk.failing_appends -= 1
-            disk.struck("EIO on append")
+            disk.struck("EIO on a write to the journal")
             self._node.overwrite(pos, memoryview(data)[: disk.random.random_int(0, len(data))])
             raise _error(errno.EIO, self.path)
         if disk.touched is not None:
@@ -128,7 +128,11 @@ class SimFixedFile:
         self._node.overwrite(pos + done, memoryview(data)[done:])
 
     def sync(self) -> None:
-        self._disk.sync_node(self._node, self.path)
+        try:
+            self._disk.sync_node(self._node, self.path)
+        except OSError:
+            self._disk.struck("failed sync of the journal")
+            raise
 
 
 class FolderLock:
@@ -305,6 +309,9 @@ class SimDisk:
 
     def crash(self) -> None:
         """The power goes: what was not durable is forgotten, torn or, with luck, kept. Open files are of the past."""
+        for each in self._walk(self.root):
+            if isinstance(each, FileNode) and each.overwritten:
+                self.struck("journal torn or forgotten")
         node = crashed(self.root, self.random)
         assert isinstance(node, FolderNode)
         self.root = node
