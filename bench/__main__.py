@@ -59,6 +59,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=35, help="begin no broker's case after so long (35)")
     parser.add_argument("--spark-minutes", type=float, default=20, help="nor one of Spark's after so much more (20)")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (build/bench)")
+    parser.add_argument(
+        "--setting", metavar="NAME=VALUE", action="append", default=[], help="of every Tidelog; may be repeated"
+    )
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     return parser.parse_args()
 
@@ -66,6 +69,7 @@ def _options() -> argparse.Namespace:
 def _run(options: argparse.Namespace, console: Console) -> int:
     began, others = time.monotonic(), OtherWork()
     cases = _chosen(options.only)
+    settings = _settings(options.setting)
     sparks = _sparks(cases, console)
     jars = _jars(options, console)
     names = [TIDELOG] + [FLOOR] * (not options.no_floor) + [KAFKA] * (jars is not None)
@@ -76,7 +80,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if file_system(folder) == "tmpfs":
         console.print("[yellow]The data lies in memory (tmpfs): figures with fsync mean nothing here; see --dir.[/]")
     work = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    bench = Bench(programs, work, jars, QUICK_SCALE if options.quick else 1.0)
+    bench = Bench(programs, work, jars, QUICK_SCALE if options.quick else 1.0, settings)
     rounds = options.rounds or (1 if options.quick else 3)
     try:
         with console.status("touching memory") as status:
@@ -119,6 +123,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         "other_work": round(other_work, 3),
         "rounds": rounds,
         "scale": bench.scale,
+        "settings": settings,
         "seconds": round(time.monotonic() - began),
     }
     path = RESULTS / f"{datetime.now():%Y-%m-%d-%H%M%S}.json"
@@ -134,6 +139,13 @@ def _chosen(only: list[str] | None) -> list[Case]:
             f"no case is called {', '.join(only or ())}; there are: {', '.join(case.name for case in CASES)}"
         )
     return chosen
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    for each in given:
+        if "=" not in each:
+            raise BenchError(f"--setting {each}: say NAME=VALUE")
+    return {name: value for name, _, value in (each.partition("=") for each in given)}
 
 
 def _sparks(cases: list[Case], console: Console) -> list[Case]:

@@ -224,15 +224,27 @@ class Floor(Broker):
 
 class Tidelog(Broker):
     name = TIDELOG
+    module = "tidelog"
+
+    def __init__(self, folder: Path, asked: Mapping[str, str]) -> None:
+        """`asked` for on the command line: it counts more than what a case sets."""
+        super().__init__(folder)
+        self._asked = asked
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", "tidelog", "serve", "--data", str(self.folder), "--listen", self.at]
-        for name, value in {**SHARED_SETTINGS, **self.settings}.items():
+        command = [sys.executable, "-m", self.module, "serve", "--data", str(self.folder), "--listen", self.at]
+        for name, value in {**SHARED_SETTINGS, **self.settings, **self._asked}.items():
             command += ["--set", f"{name}={value}"]
         return command
 
     def topic_config(self, *, fsync: bool) -> Mapping[str, str]:
         return {"tidelog.durability": "fsync" if fsync else "os"}
+
+
+class WatchedTidelog(Tidelog):
+    """It tells of each turn of its loop that took long enough to be noticed, not only of long ones."""
+
+    module = "bench.watched"
 
 
 class Kafka(Broker):

@@ -1,6 +1,6 @@
 """What a benchmark case is, and what it is given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,16 @@ class Case:
     brokers: tuple[str, ...] = EVERYONE
     rounds: int | None = None
     warm: bool = True
+    kafka_rounds: int | None = None
+    """Fewer, where Apache Kafka takes minutes for one."""
+    each_round: bool = False
+    """Whether the rounds are shown beside their medians."""
+    note: str = ""
+    """What a reader of the figures has to know: what was left out or made smaller, and why."""
+
+    def rounds_of(self, name: str, asked: int) -> int:
+        rounds = self.rounds or asked
+        return min(rounds, self.kafka_rounds or rounds) if name == KAFKA else rounds
 
 
 @dataclass(slots=True)
@@ -41,6 +51,8 @@ class Bench:
     jars: Path | None
     scale: float = 1.0
     """Below 1 where a quick look is enough: fewer messages, shorter runs."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Asked for on the command line, for every Tidelog that is started."""
     kept: dict[str, object] = field(default_factory=dict[str, object])
     """What else lives through the whole run; `ends` are called when it is over."""
     ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -54,13 +66,13 @@ class Bench:
     def count(self, count: int) -> int:
         return max(64, int(count * self.scale))
 
-    def make(self, name: str) -> Broker:
-        """A new broker on an empty folder; not started."""
+    def make(self, name: str, special: type[Tidelog] = Tidelog) -> Broker:
+        """A new broker on an empty folder; not started. `special`: a Tidelog that is started in another way."""
         folder = self.work / f"{name}-{len(self._made)}"
         if name == FLOOR:
             broker: Broker = Floor(folder, self.programs)
         elif name == TIDELOG:
-            broker = Tidelog(folder)
+            broker = special(folder, self.settings)
         elif self.jars is not None:
             broker = Kafka(folder, self.jars)
         else:
@@ -68,14 +80,12 @@ class Bench:
         self._made.append(broker)
         return broker
 
-    def long_lived(self, name: str, special: type[Tidelog] | None = None) -> Broker:
+    def long_lived(self, name: str, special: type[Tidelog] = Tidelog) -> Broker:
         """`special`: one that is started in another way, beside the usual one."""
-        key = name if special is None else special.__name__
+        key = name if special is Tidelog else special.__name__
         known = self._long_lived.get(key)
         if known is None or known.process is None or known.process.poll() is not None:
-            broker = self.make(name) if special is None else special(self.work / f"{key}-{len(self._made)}")
-            if special is not None:
-                self._made.append(broker)
+            broker = self.make(name, special)
             broker.start()
             self._long_lived[key] = broker
             if name != FLOOR:

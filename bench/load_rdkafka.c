@@ -1,18 +1,25 @@
 /* Load through librdkafka, the client that most programs use; one JSON object on stdout.
  *
  *   load_rdkafka produce   at=HOST:PORT topic=T partitions=N size=BYTES count=N [seconds=S] [queue=N] [acks=all]
- *   load_rdkafka consume   at=HOST:PORT topic=T partitions=N count=N
- *   load_rdkafka latency   at=HOST:PORT topic=T partitions=N count=N rate=PER_SECOND [skip=N] [acks=all]
+ *                          [batch=MESSAGES]
+ *   load_rdkafka consume   at=HOST:PORT topic=T partitions=N count=N [from=PARTITION]
+ *   load_rdkafka first     at=HOST:PORT topic=T partitions=N
+ *   load_rdkafka latency   at=HOST:PORT topic=T partitions=N count=N rate=PER_SECOND [skip=N] [acks=all] [size=BYTES]
+ *                          [read=0] [samples=FILE]
  *   load_rdkafka survive   at=HOST:PORT topic=T partitions=N size=BYTES seconds=S
  *
- * produce sends as fast as it can: `count` messages or as many as `seconds` allow, and waits for every ack.
- * consume reads `count` messages from offset 0 on. latency sends at a fixed rate and reads at the same time: the time
- * from the send to its ack, and to the moment when the consumer has it; the first `skip` messages don't count.
- * survive produces without pause while the broker is killed and started again: when acks were missing the longest. */
+ * produce sends as fast as it can: `count` messages or as many as `seconds` allow, and waits for every ack; at most
+ * `batch` messages go into a batch. consume reads `count` messages from offset 0 on, of `partitions` partitions from
+ * `from` on. first sends one message to each
+ * partition at once: when it began, and when all were acknowledged. latency sends at a fixed rate and, but for
+ * read=0, reads at the same time: the time from the send to its ack, and to the moment when the consumer has it; the
+ * first `skip` messages don't count. SIGTERM ends it before `count`; `samples` gets three doubles a message: when it
+ * was sent, acknowledged and read, by the machine's monotonic clock, 0 for never. survive produces without pause while the broker is killed and started again: when acks were missing the longest. */
 #define _GNU_SOURCE
 #include "rdkafka.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +31,16 @@ enum { CONSUME_BATCH = 10000, PATIENCE_S = 60 };
 
 static int arg_count;
 static char **args;
-static long acked, failed;
+static _Atomic long acked, failed;              /* flush and the thread that polls may both be told of an ack */
 static int first_error;
 static double last_ack, gap_start, gap_end;     /* the longest time without an ack */
 
 struct sample { double sent, acked, seen; };
+struct mark { double run; long index; };        /* what a message of latency begins with */
+static double run;
 static struct sample *samples;                  /* only for latency: one a message */
-static long sample_count, seen_count;
-static volatile bool consuming, stopping;
+static volatile long sample_count, seen_count;
+static volatile bool consuming, stopping, ended;
 
 static const char *text(const char *name, const char *otherwise) {
     size_t len = strlen(name);
@@ -88,7 +97,7 @@ static rd_kafka_t *producer(const char *linger_ms) {
     set(conf, "acks", text("acks", "all"));
     set(conf, "linger.ms", linger_ms);
     set(conf, "batch.size", "1000000");
-    set(conf, "batch.num.messages", "1000000");
+    set(conf, "batch.num.messages", text("batch", "1000000"));
     set(conf, "queue.buffering.max.messages", text("queue", "2000000"));
     set(conf, "queue.buffering.max.kbytes", "400000");
     set(conf, "reconnect.backoff.ms", "10");
@@ -109,7 +118,8 @@ static rd_kafka_queue_t *consumer(int partitions, rd_kafka_topic_t **topic) {
     rd_kafka_t *made = client(RD_KAFKA_CONSUMER, conf);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(made);
     *topic = rd_kafka_topic_new(made, text("topic", NULL), NULL);
-    for (int i = 0; i < partitions; i++) rd_kafka_consume_start_queue(*topic, i, 0, queue);
+    int from = number("from", "0");
+    for (int i = 0; i < partitions; i++) rd_kafka_consume_start_queue(*topic, from + i, 0, queue);
     return queue;
 }
 
@@ -184,7 +194,9 @@ static void *read_while_sending(void *unused) {
     while (seen_count < sample_count && now() - begin < PATIENCE_S) {
         rd_kafka_message_t *message;
         if (rd_kafka_consume_batch_queue(queue, 200, &message, 1) != 1) continue;
-        if (!message->err) samples[*(long *)message->payload].seen = now(), seen_count++;
+        struct mark mark = {0};
+        if (!message->err && message->len >= sizeof mark) memcpy(&mark, message->payload, sizeof mark);
+        if (mark.run == run) samples[mark.index].seen = now(), seen_count++;    /* others were there before */
         rd_kafka_message_destroy(message);
     }
     return unused;
@@ -210,44 +222,96 @@ static void print_percentiles(const char *name, double *values, long count) {
     }
 }
 
-static int latency(void) {
-    sample_count = number("count", NULL);
-    int partitions = number("partitions", "1");
-    double rate = number("rate", "1000");
-    samples = calloc(sample_count, sizeof *samples);
-    pthread_t reader, poller;
-    pthread_create(&reader, NULL, read_while_sending, NULL);
-    struct timespec pause = {.tv_nsec = 700000000};
-    while (!consuming) sched_yield();
-    nanosleep(&pause, NULL);                                    /* until its fetches wait at the broker */
+static void print_latencies(long skip) {
+    double *acks = calloc(sample_count + 1, sizeof *acks), *ends = calloc(sample_count + 1, sizeof *ends);
+    long ack_count = 0, end_count = 0;
+    for (long i = skip; i < sample_count; i++) {
+        if (samples[i].acked) acks[ack_count++] = samples[i].acked - samples[i].sent;
+        if (samples[i].seen) ends[end_count++] = samples[i].seen - samples[i].sent;
+    }
+    print_percentiles("ack", acks, ack_count);
+    print_percentiles("end", ends, end_count);
+}
+
+/* A producer that knows its topic's partitions, so that asking for them is none of what is measured. */
+static rd_kafka_t *informed_producer(rd_kafka_topic_t **topic) {
     rd_kafka_t *made = producer("0");
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(made, text("topic", NULL), NULL);
+    const void *known;
+    *topic = rd_kafka_topic_new(made, text("topic", NULL), NULL);
+    int error = rd_kafka_metadata(made, 0, *topic, &known, PATIENCE_S * 1000);
+    if (error) fprintf(stderr, "metadata: %s\n", rd_kafka_err2str(error)), exit(1);
+    rd_kafka_metadata_destroy(known);
+    return made;
+}
+
+static int first(void) {
+    pthread_t poller;
+    rd_kafka_topic_t *topic;
+    char payload[100] = {0};
+    sample_count = number("partitions", NULL);
+    samples = calloc(sample_count, sizeof *samples);
+    rd_kafka_t *made = informed_producer(&topic);
     pthread_create(&poller, NULL, poll_for_acks, made);
     double begin = now();
     for (long i = 0; i < sample_count; i++) {
-        double due = begin + i / rate;
-        struct timespec at = {.tv_sec = due, .tv_nsec = (due - (long)due) * 1e9};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        char payload[100] = {0};
-        memcpy(payload, &i, sizeof i);
         samples[i].sent = now();
-        send_one(made, topic, i % partitions, payload, sizeof payload, &samples[i]);
+        send_one(made, topic, i, payload, sizeof payload, &samples[i]);
     }
     rd_kafka_flush(made, PATIENCE_S * 1000);
     stopping = true;
     pthread_join(poller, NULL);
-    pthread_join(reader, NULL);
-    double seconds = now() - begin;
-    double *acks = calloc(sample_count, sizeof *acks), *ends = calloc(sample_count, sizeof *ends);
-    long ack_count = 0, end_count = 0;
-    for (long i = number("skip", "0"); i < sample_count; i++) {
-        if (samples[i].acked) acks[ack_count++] = samples[i].acked - samples[i].sent;
-        if (samples[i].seen) ends[end_count++] = samples[i].seen - samples[i].sent;
+    printf("{\"begin\": %.6f, \"end\": %.6f, ", begin, last_ack);
+    print_latencies(0);
+    print_outcome(acked, sample_count - acked - failed, last_ack - begin);
+    return 0;
+}
+
+static void end_early(int signal) { (void)signal, ended = true; }
+
+static void write_samples(void) {
+    FILE *file = fopen(text("samples", NULL), "wb");
+    if (!file || fwrite(samples, sizeof *samples, sample_count, file) != (size_t)sample_count || fclose(file))
+        perror("samples"), exit(1);
+}
+
+static int latency(void) {
+    sample_count = number("count", NULL);
+    int partitions = number("partitions", "1"), size = number("size", "100");
+    double rate = number("rate", "1000");
+    bool reads = number("read", "1");
+    samples = calloc(sample_count, sizeof *samples);
+    char *payload = calloc(1, size);
+    pthread_t reader, poller;
+    signal(SIGTERM, end_early);
+    run = now();
+    if (reads) {
+        pthread_create(&reader, NULL, read_while_sending, NULL);
+        struct timespec pause = {.tv_nsec = 700000000};
+        while (!consuming) sched_yield();
+        nanosleep(&pause, NULL);                                /* until its fetches wait at the broker */
     }
+    rd_kafka_topic_t *topic;
+    rd_kafka_t *made = informed_producer(&topic);
+    pthread_create(&poller, NULL, poll_for_acks, made);
+    double begin = now();
+    for (long i = 0; i < sample_count; i++) {
+        if (ended) { sample_count = i; break; }
+        double due = begin + i / rate;
+        struct timespec at = {.tv_sec = due, .tv_nsec = (due - (long)due) * 1e9};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        memcpy(payload, &(struct mark){run, i}, sizeof(struct mark));
+        samples[i].sent = now();
+        send_one(made, topic, i % partitions, payload, size, &samples[i]);
+    }
+    rd_kafka_flush(made, PATIENCE_S * 1000);
+    stopping = true;
+    pthread_join(poller, NULL);
+    if (reads) pthread_join(reader, NULL);
+    double seconds = now() - begin;
+    if (*text("samples", "")) write_samples();
     printf("{");
-    print_percentiles("ack", acks, ack_count);
-    print_percentiles("end", ends, end_count);
-    print_outcome(acked, sample_count - seen_count, seconds);
+    print_latencies(number("skip", "0"));
+    print_outcome(acked, sample_count - (reads ? seen_count : acked + failed), seconds);
     return 0;
 }
 
@@ -257,7 +321,8 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "produce")) return produce(false);
     if (!strcmp(what, "survive")) return produce(true);
     if (!strcmp(what, "consume")) return consume();
+    if (!strcmp(what, "first")) return first();
     if (!strcmp(what, "latency")) return latency();
-    fprintf(stderr, "usage: load_rdkafka produce|survive|consume|latency at=HOST:PORT topic=NAME ...\n");
+    fprintf(stderr, "usage: load_rdkafka produce|survive|consume|first|latency at=HOST:PORT topic=NAME ...\n");
     return 2;
 }

@@ -38,6 +38,8 @@ int rd_kafka_poll(rd_kafka_t *, int timeout_ms);
 int rd_kafka_flush(rd_kafka_t *, int timeout_ms);
 int rd_kafka_last_error(void);
 const char *rd_kafka_err2str(int error);
+int rd_kafka_metadata(rd_kafka_t *, int all_topics, rd_kafka_topic_t *, const void **metadata, int timeout_ms);
+void rd_kafka_metadata_destroy(const void *metadata);
 rd_kafka_queue_t *rd_kafka_queue_new(rd_kafka_t *);
 int rd_kafka_consume_start_queue(rd_kafka_topic_t *, int32_t partition, int64_t offset, rd_kafka_queue_t *);
 ssize_t rd_kafka_consume_batch_queue(rd_kafka_queue_t *, int timeout_ms, rd_kafka_message_t **, size_t size);

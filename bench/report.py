@@ -23,13 +23,20 @@ WORDS = {
     "cpu_s_per_million": "CPU s a million",
     "cpu_us_per_message": "CPU us a message",
     "messages_per_s": "messages/s",
+    "small_per_s": "messages/s of 100 B",
     "rows_per_s": "rows/s",
     "seconds": "seconds",
     "requests_per_s": "requests/s",
     "mb_per_s": "MB/s",
+    "first_s": "first record to each acknowledged, s",
+    "ack_beside_p99_us": "another client's ack p99 meanwhile, us",
     "ack_p50_us": "ack p50, us",
     "ack_p99_us": "ack p99, us",
     "ack_p999_us": "ack p99.9, us",
+    "ack_alone_p99_us": "ack p99 without the writer, us",
+    "writer_mb_per_s": "the writer's MB/s",
+    "ack_read_p50_us": "ack p50 while they are read, us",
+    "ack_read_p99_us": "ack p99 while they are read, us",
     "end_p50_us": "end to end p50, us",
     "end_p99_us": "end to end p99, us",
     "end_p999_us": "end to end p99.9, us",
@@ -44,7 +51,11 @@ WORDS = {
     "memory_restarted_mb": "memory after the restart, MB",
     "open_files": "open files",
     "loaded_mb": "MB acknowledged",
-    "ack_beside_p99_us": "ack p99 beside it, us",
+    "acked_mb": "MB acknowledged, as batches",
+    "given_per_byte": "bytes the process wrote, a byte of them",
+    "pages_per_byte": "bytes of its pages, a byte of them",
+    "device_per_byte": "bytes the device wrote, a byte of them",
+    "read_all_s": "all partitions read after, s",
     "left_percent": "bytes left, %",
     "of_idempotent": "of the throughput without transactions",
     "transactions_per_s": "transactions/s",
@@ -87,6 +98,12 @@ SUMMARY = {
     "latency": ("ack_p50_us", "ack_p99_us", "end_p99_us"),
     "fsync-1p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
     "fsync-1000p": ("ack_p50_us", "ack_p99_us", "messages_per_s"),
+    "fsync-10000p": ("first_s", "ack_beside_p99_us", "ack_p50_us", "ack_p99_us"),
+    "fsync-writer": ("ack_p99_us",),
+    "fsync-bytes-small": ("device_per_byte",),
+    "fsync-bytes-1mb": ("device_per_byte",),
+    "fsync-stop-10000p": ("stop_s",),
+    "fsync-kill-10000p": ("served_s", "read_all_s"),
     "transactions-each-100": ("messages_per_s",),
     "transactions-each-1000": ("messages_per_s",),
     "transactions-each-10000": ("messages_per_s",),
@@ -125,10 +142,31 @@ def print_tables(console: Console, results: Sequence[CaseResult]) -> None:
                 title = ""
         table.add_section()
     console.print(table)
+    _print_rounds(console, results)
     _print_targets(console, medians_of(results))
+    for result in results:
+        if result.case.note and KAFKA in shown:
+            console.print(f"{result.case.name}: {result.case.note}", highlight=False)
     for result in results:
         for name, why in result.failures.items():
             console.print(f"[bold red]no figure[/] {result.case.name}, {name}: {why}", highlight=False)
+
+
+def _print_rounds(console: Console, results: Sequence[CaseResult]) -> None:
+    """What each round came to, where a case wants it shown."""
+    table = Table("case", "each round of", "", "", title="Rounds", title_justify="left")
+    table.columns[3].justify = "right"
+    for result in results:
+        title = result.case.title if result.case.each_round else ""
+        for name, rounds in result.rounds.items() if result.case.each_round else ():
+            for metric, words in WORDS.items():
+                if metric in rounds[0]:
+                    figures = "  ".join(figure(each.get(metric)) for each in rounds)
+                    table.add_row(title, words, HEADINGS[name], figures)
+                    title = ""
+        table.add_section()
+    if table.row_count:
+        console.print(table)
 
 
 def _shown(medians: Medians) -> dict[str, str]:
@@ -146,7 +184,7 @@ def _print_targets(console: Console, medians: Medians) -> None:
             continue
         good = target.met(value)
         met, missed = met + good, missed + (not good)
-        unit = "x" if target.against else ""
+        unit = "x" if target.is_ratio else ""
         table.add_row(
             target.case, target.says, f"{figure(value)}{unit}", "[green]met[/]" if good else "[bold red]missed[/]"
         )
@@ -214,6 +252,8 @@ def figure(value: float | None) -> str:
     """Three digits that matter, thousands grouped."""
     if value is None:
         return ""
+    if math.isnan(value):
+        return "-"
     if not math.isfinite(value):
         return "never"
     if value >= 100 or value == int(value):

@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench import compaction, groups, latency, life, spark, stalls, throughput, transactions
+from bench import (
+    compaction,
+    fsync,
+    fsync_bytes,
+    fsync_life,
+    groups,
+    latency,
+    life,
+    spark,
+    stalls,
+    throughput,
+    transactions,
+)
 from bench.case import Bench, Case, Metrics
 from bench.programs import BenchError
 from tidelog.wire.errors import KafkaError
@@ -17,6 +29,9 @@ from tidelog.wire.errors import KafkaError
 BROKER_CASES = (
     *throughput.CASES,
     *latency.CASES,
+    *fsync.CASES,
+    *fsync_bytes.CASES,
+    *fsync_life.CASES,
     *life.CASES,
     *compaction.CASES,
     *transactions.CASES,
@@ -56,7 +71,7 @@ def run_cases(
         total = (case.rounds or rounds) + case.warm
         for turn in range(total):
             for name in brokers[turn % len(brokers) :] + brokers[: turn % len(brokers)]:
-                if name in result.failures:
+                if name in result.failures or turn >= case.rounds_of(name, rounds) + case.warm:
                     continue
                 if time.monotonic() > deadline:
                     result.failures[name] = LEFT_OUT

@@ -1,4 +1,4 @@
-"""What the figures have to be (issues 3 and 6, "It must show"), each measured from the run that was made."""
+"""What the figures have to be (each issue's "It must show"), each measured from the run that was made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ Medians = Mapping[str, Mapping[str, Metrics]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`metric` of Tidelog in `case`: divided by that of `against`, or as it is; at most or at least `limit`."""
+    """`metric` of Tidelog in `case`: divided by that of `against`, or by its own in `of_case`, or as it is; at most or
+    at least `limit`."""
 
     case: str
     metric: str
@@ -23,22 +24,28 @@ class Target:
     against: str | None = None
     at_least: bool = False
     words: str = ""
+    of_case: str = ""
 
     def measure(self, medians: Medians) -> float | None:
         """None where the run has no figure for it."""
-        brokers = medians.get(self.case, {})
-        own = brokers.get(TIDELOG, {}).get(self.metric)
-        if own is None or self.against is None:
+        own = medians.get(self.case, {}).get(TIDELOG, {}).get(self.metric)
+        if own is None or not self.is_ratio:
             return own
-        other = brokers.get(self.against, {}).get(self.metric)
+        other = medians.get(self.of_case or self.case, {}).get(self.against or TIDELOG, {}).get(self.metric)
         return own / other if other and isfinite(other) else None
 
     def met(self, value: float) -> bool:
         return value >= self.limit if self.at_least else value <= self.limit
 
     @property
+    def is_ratio(self) -> bool:
+        return self.against is not None or bool(self.of_case)
+
+    @property
     def says(self) -> str:
         bound = "at least" if self.at_least else "at most"
+        if self.of_case:
+            return f"{bound} {self.limit:g}x that of {self.of_case}: {self.words}"
         if self.against is None:
             return f"{bound} {self.limit:g} {self.words}"
         whose = {FLOOR: "the floor's", CONNECTOR: "the connector's"}.get(self.against, "Kafka's")
@@ -64,6 +71,30 @@ TARGETS = (
         for case in ("fsync-1p", "fsync-8p", "fsync-1000p")
         for percentile in ("p50", "p99")
     ),
+    *(
+        target
+        for count in (1, 8, 1000, 10_000)
+        for target in (
+            Target(f"fsync-{count}p", "ack_p50_us", 1000, words="us ack p50"),
+            Target(f"fsync-{count}p", "ack_p99_us", 10_000, words="us ack p99"),
+        )
+    ),
+    Target("fsync-10000p", "first_s", 3.0, words="s until first records are acknowledged"),
+    Target("fsync-10000p", "ack_beside_p99_us", 50_000, words="us ack p99 of another client meanwhile"),
+    Target("fsync-writer", "ack_p99_us", 50_000, words="us ack p99"),
+    *(
+        Target("fsync-1000p", metric, 0.6, at_least=True, words=words, of_case="fsync-8p")
+        for metric, words in (("messages_per_s", "messages/s of 1 KB"), ("small_per_s", "messages/s of 100 B"))
+    ),
+    *(
+        Target(f"fsync-bytes-{what}", "device_per_byte", limit, words="bytes to the device a byte acknowledged")
+        for what, limit in (("small", 2.1), ("16kb", 1.1), ("1mb", 1.1))
+    ),
+    Target("fsync-bytes-rate", "given_per_byte", 2.1, words="bytes the process writes a byte acknowledged"),
+    Target("fsync-stop-10000p", "stop_s", 3.0, words="s to stop"),
+    Target("fsync-kill-10000p", "served_s", 1.0, words="s until the first client has a record"),
+    Target("fsync-kill-10000p", "read_all_s", 10.0, words="s until all partitions were read"),
+    Target("fsync-kill-10000p", "turn_ms", 50.0, words="CPU ms in a turn of the loop"),
     *(
         Target(f"transactions-each-{point}", "messages_per_s", 1.0, KAFKA, at_least=True, words="throughput")
         for point in ("100", "1000", "10000", "100ms")
