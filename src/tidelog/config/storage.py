@@ -79,7 +79,7 @@ class FolderSettings(Settings):
         2048, "How many segment files are kept open at once; the least used are closed.", at_least=16, at_most=INT_MAX
     )
     tidelog_journal_bytes = integer(
-        16 * 1024 * 1024,
+        64 * 1024 * 1024,
         "The size of the journal in each data folder, by which small commits of many partitions become durable with "
         "one write. It is made when records are first to be durable. 0: there is none, and partitions are synced.",
         at_least=0,

@@ -4,9 +4,10 @@ A block is there or not: it has a checksum over all of it, and a number, which i
 it in the file. What is left of an earlier use of the file has lower numbers. Blocks begin at multiples of `ALIGNMENT`,
 so that writing one never touches a sector of another.
 
-    block:  magic, checksum of what follows, number, bytes of all entries, how many
-    entry:  bytes of the topic's name, topic id, partition, base of the segment, offsets from and to, bytes of its
-            batches; then the name and the batches
+    block:  magic, checksum of what follows, number, bytes of what follows, how many topics and entries
+    topic:  id, bytes of the name; then the name
+    entry:  which topic, partition, base of the segment, offsets from and to relative to that, bytes of its batches;
+            then these
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 ALIGNMENT = 4096
 BLOCK_MAGIC = b"TLJ1"
 
-_BLOCK = Struct(">4sIQII")
+_BLOCK = Struct(">4sIQIHI")
 _CHECKED_FROM = 8
-_ENTRY = Struct(">H16siqqqI")
+_TOPIC = Struct(">16sH")
+_ENTRY = Struct(">HiqIII")
 
 
 class Piece(NamedTuple):
@@ -73,39 +75,30 @@ class Readable(Protocol):
 
 def entry_bytes(topic: str, size: int) -> int:
     """What batches of so many bytes take in a block, at most."""
-    return _ENTRY.size + 4 * len(topic) + size
+    return _TOPIC.size + 4 * len(topic) + _ENTRY.size + size
 
 
-def block_bytes(entries: int) -> int:
-    """What a block takes whose entries take so many bytes."""
-    return -(-(_BLOCK.size + entries) // ALIGNMENT) * ALIGNMENT
+def block_bytes(contents: int) -> int:
+    """What a block takes whose topics and entries take so many bytes."""
+    return -(-(_BLOCK.size + contents) // ALIGNMENT) * ALIGNMENT
 
 
 def encode_block(number: int, pieces: list[Piece]) -> bytes:
-    body: list[bytes] = []
+    topics: dict[tuple[bytes, str], int] = {}
+    entries: list[bytes] = []
     for piece in pieces:
-        name = piece.topic.encode()
-        body.append(
-            _ENTRY.pack(
-                len(name),
-                piece.topic_id,
-                piece.partition,
-                piece.segment_base,
-                piece.start,
-                piece.end,
-                len(piece.data),
-            )
-        )
-        body.append(name)
-        body.append(piece.data)
-    entries = b"".join(body)
-    block = bytearray(block_bytes(len(entries)))
-    _BLOCK.pack_into(block, 0, BLOCK_MAGIC, 0, number, len(entries), len(pieces))
-    end = _BLOCK.size + len(entries)
-    block[_BLOCK.size : end] = entries
-    checksum = crc32c(memoryview(block)[_CHECKED_FROM:end])
-    _BLOCK.pack_into(block, 0, BLOCK_MAGIC, checksum, number, len(entries), len(pieces))
-    return bytes(block)
+        topic, base = topics.setdefault((piece.topic_id, piece.topic), len(topics)), piece.segment_base
+        entries.append(_ENTRY.pack(topic, piece.partition, base, piece.start - base, piece.end - base, len(piece.data)))
+        entries.append(piece.data)
+    names: list[bytes] = []
+    for topic_id, name in topics:
+        encoded = name.encode()
+        names += (_TOPIC.pack(topic_id, len(encoded)), encoded)
+    contents = b"".join((*names, *entries))
+    checked = _BLOCK.pack(BLOCK_MAGIC, 0, number, len(contents), len(topics), len(pieces))[_CHECKED_FROM:]
+    checksum = crc32c(contents, crc32c(checked))
+    block = b"".join((BLOCK_MAGIC, checksum.to_bytes(4), checked, contents))
+    return block.ljust(block_bytes(len(contents)), b"\0")
 
 
 def read_blocks(file: Readable) -> Iterator[list[Entry]]:
@@ -115,27 +108,32 @@ def read_blocks(file: Readable) -> Iterator[list[Entry]]:
         head = file.read(at, _BLOCK.size)
         if len(head) < _BLOCK.size:
             return
-        magic, checksum, number, length, count = _BLOCK.unpack(head)
+        magic, checksum, number, length, topics, entries = _BLOCK.unpack(head)
         end = at + _BLOCK.size + length
         if magic != BLOCK_MAGIC or end > size or number <= last:
             return
         body = file.read(at + _BLOCK.size, length)
         if len(body) < length or crc32c(body, crc32c(head[_CHECKED_FROM:])) != checksum:
             return
-        yield _entries(file.path, number, at + _BLOCK.size, body, count)
+        yield _entries(file.path, number, at + _BLOCK.size, body, topics, entries)
         last = number
         at += block_bytes(length)
 
 
-def _entries(path: str, number: int, at: int, body: bytes, count: int) -> list[Entry]:
-    entries: list[Entry] = []
+def _entries(path: str, number: int, at: int, body: bytes, topics: int, count: int) -> list[Entry]:
+    names: list[tuple[bytes, str]] = []
     pos = 0
+    for _ in range(topics):
+        topic_id, size = _TOPIC.unpack_from(body, pos)
+        pos += _TOPIC.size
+        names.append((topic_id, body[pos : pos + size].decode()))
+        pos += size
+    entries: list[Entry] = []
     for _ in range(count):
-        name_bytes, topic_id, partition, base, start, end, size = _ENTRY.unpack_from(body, pos)
+        topic, partition, base, start, end, size = _ENTRY.unpack_from(body, pos)
         pos += _ENTRY.size
-        topic = body[pos : pos + name_bytes].decode()
-        pos += name_bytes
-        entries.append(Entry(number, topic, topic_id, partition, base, start, end, path, at + pos, size))
+        topic_id, name = names[int(topic)]
+        entries.append(Entry(number, name, topic_id, partition, base, base + start, base + end, path, at + pos, size))
         pos += size
     return entries
 

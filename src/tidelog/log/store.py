@@ -19,6 +19,7 @@ from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import GroupCommit, sync_now
 from tidelog.log.data_folders import DataFolders
+from tidelog.log.durability import page_cache_counts
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
@@ -228,6 +229,8 @@ class Store:
 
     def _new_log(self, root: str, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Log:
         log = Log(self, root, *key, topic_id, config)
+        if key[0] != METADATA_TOPIC and not page_cache_counts(config):
+            self.journals[root].want()
         self._folders.placed(root)
         if self._renames.is_in_the_way(log.folder) and not self._put_away(log.root, key):
             log.go_offline(f"{log.folder} is of a deleted topic and can't be renamed: do it, and restart")
