@@ -12,7 +12,8 @@ from tidelog.replica.resends import PRODUCERS_MAX as RESENDING_PRODUCERS_MAX
 
 def test_group_commits_find_threads_however_many_logs_are_opened_and_begun() -> None:
     """Each sync is waited for by producers; what clients make the broker open or begin must not stand before it."""
-    others = bounds.OPENINGS_TOGETHER_MAX + bounds.BEGINNING_JOBS_MAX
+    journal = 1 + bounds.SETTLES_TOGETHER_MAX
+    others = bounds.OPENINGS_TOGETHER_MAX + bounds.BEGINNING_JOBS_MAX + journal
     assert bounds.SYNCS_TOGETHER_MAX + others <= THREADS_MAX
 
 
@@ -30,6 +31,12 @@ def test_logs_that_are_flushed_or_begun_together_fit_one_sync() -> None:
     assert bounds.FLUSH_TOGETHER <= bounds.SYNCED_LOGS_MAX
     assert bounds.LOGS_A_JOB <= bounds.SYNCED_LOGS_MAX
     assert bounds.SYNC_EACH_MAX <= bounds.SYNCED_LOGS_MAX
+
+
+def test_a_commit_to_the_journal_is_no_longer_than_one_sync() -> None:
+    assert bounds.JOURNALED_LOGS_MAX <= bounds.SYNCED_LOGS_MAX
+    assert bounds.LOGS_A_SETTLE <= bounds.SYNCED_LOGS_MAX
+    assert bounds.JOURNALED_BYTES_MAX < bounds.UNNOTICED_BYTES
 
 
 def test_a_producers_window_is_found_again_before_its_snapshot() -> None:
