@@ -66,9 +66,11 @@ def _topics(bench: Bench, name: str, partitions: int) -> Iterator[tuple[Broker, 
             yield broker, topic, other
         return
     broker = bench.make(name)
-    broker.start()
-    yield broker, broker.create_topic("many", partitions, fsync=True), broker.create_topic("other", 1, fsync=True)
-    broker.remove()
+    try:
+        broker.start()
+        yield broker, broker.create_topic("many", partitions, fsync=True), broker.create_topic("other", 1, fsync=True)
+    finally:
+        broker.remove()
 
 
 def first_records(bench: Bench, broker: Broker, topic: Topic, partitions: int, other: Topic) -> Metrics:
