@@ -151,7 +151,7 @@ def beside_writer(bench: Bench, name: str) -> Metrics:
 
 def _acks(count: int) -> Case:
     many = count >= OTHER_FROM
-    note = "one round of Apache Kafka, which takes a minute for it" if many else ""
+    note = "one round of Apache Kafka, to keep the run short" if many else ""
     if count > FULL_MAX:
         note = (
             "without Apache Kafka, which takes minutes for it; no reader, since librdkafka names all 10,000 in a fetch"

@@ -80,7 +80,7 @@ CASES = (
         SMALL_PARTITIONS,
         at_a_rate,
         brokers=(TIDELOG,),
-        note="without Apache Kafka, which doesn't keep up with the rate",
+        note="not measured with Apache Kafka, to keep the run short",
     ),
     _case(
         "small",
@@ -88,7 +88,7 @@ CASES = (
         SMALL_PARTITIONS,
         small_at_full_speed,
         kafka_rounds=1,
-        note="one round of Apache Kafka, which takes a minute for it",
+        note="one round of Apache Kafka, to keep the run short",
     ),
     _case("16kb", "batches of 16 KB to 1 partition", 1, sixteen_kb),
     _case("1mb", "batches of up to 1 MB to 8 partitions", 8, large),
