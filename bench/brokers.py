@@ -277,3 +277,9 @@ class Kafka(Broker):
 
     def topic_config(self, *, fsync: bool) -> Mapping[str, str]:
         return {"flush.messages": "1"} if fsync else {}
+
+    def create_topic(self, name: str, partitions: int, *, fsync: bool = False) -> Topic:
+        """Until its folders are there, too: Metadata names leaders before, and who writes then waits for them."""
+        made = super().create_topic(name, partitions, fsync=fsync)
+        self._wait_until(lambda: sum(1 for _ in self.folder.glob(f"{name}-*")) >= partitions, time.monotonic())
+        return made

@@ -66,9 +66,11 @@ def _topics(bench: Bench, name: str, partitions: int) -> Iterator[tuple[Broker, 
             yield broker, topic, other
         return
     broker = bench.make(name)
-    broker.start()
-    yield broker, broker.create_topic("many", partitions, fsync=True), broker.create_topic("other", 1, fsync=True)
-    broker.remove()
+    try:
+        broker.start()
+        yield broker, broker.create_topic("many", partitions, fsync=True), broker.create_topic("other", 1, fsync=True)
+    finally:
+        broker.remove()
 
 
 def first_records(bench: Bench, broker: Broker, topic: Topic, partitions: int, other: Topic) -> Metrics:
@@ -149,7 +151,7 @@ def beside_writer(bench: Bench, name: str) -> Metrics:
 
 def _acks(count: int) -> Case:
     many = count >= OTHER_FROM
-    note = "one round of Apache Kafka, which takes a minute for it" if many else ""
+    note = "one round of Apache Kafka, to keep the run short" if many else ""
     if count > FULL_MAX:
         note = (
             "without Apache Kafka, which takes minutes for it; no reader, since librdkafka names all 10,000 in a fetch"

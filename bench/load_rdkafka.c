@@ -2,7 +2,7 @@
  *
  *   load_rdkafka produce   at=HOST:PORT topic=T partitions=N size=BYTES count=N [seconds=S] [queue=N] [acks=all]
  *                          [batch=MESSAGES]
- *   load_rdkafka consume   at=HOST:PORT topic=T partitions=N count=N [from=PARTITION]
+ *   load_rdkafka consume   at=HOST:PORT topic=T partitions=N count=N [from=PARTITION] [patience=SECONDS]
  *   load_rdkafka first     at=HOST:PORT topic=T partitions=N
  *   load_rdkafka latency   at=HOST:PORT topic=T partitions=N count=N rate=PER_SECOND [skip=N] [acks=all] [size=BYTES]
  *                          [read=0] [samples=FILE]
@@ -170,9 +170,9 @@ static int consume(void) {
     static rd_kafka_message_t *batch[CONSUME_BATCH];
     rd_kafka_topic_t *topic;
     long count = number("count", NULL), got = 0;
-    double begin = now(), bytes = 0;
+    double begin = now(), patience = number("patience", "60"), bytes = 0;
     rd_kafka_queue_t *queue = consumer(number("partitions", "1"), &topic);
-    while (got < count && now() - begin < PATIENCE_S) {
+    while (got < count && now() - begin < patience) {
         ssize_t n = rd_kafka_consume_batch_queue(queue, 200, batch, CONSUME_BATCH);
         for (ssize_t i = 0; i < n; i++) {
             if (!batch[i]->err) got++, bytes += batch[i]->len;
