@@ -30,6 +30,7 @@ from tidelog.raft.events import (
     ElectionState,
     Event,
     Lead,
+    LogFailed,
     MadeDurable,
     Remember,
     Resigned,
@@ -283,7 +284,7 @@ class RaftDriver:
         self.offline = reason
         _logger.error("the metadata log is offline, this node leads it no longer: %s", reason)
         if self._taking_part:
-            self.handle(Resigned())
+            self.handle(LogFailed())
 
     def _committed(self, end: int) -> None:
         if self._leading is not None:
@@ -313,12 +314,9 @@ class RaftDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if kind is TimerKind.NONE or self._stopped or len(self.voters.voters) == 1:
+        if self._stopped or len(self.voters.voters) == 1:
             return  # a quorum of one waits for nobody
-        timeout_ms = self._settings.fetch_timeout_ms
-        if kind is TimerKind.ELECTION:
-            timeout_ms = self._settings.election_timeout_ms
-            timeout_ms += self._env.random.random_int(0, timeout_ms)
+        timeout_ms = self._settings.timeout_ms(kind, self._env.random.random_int)
         self._timer = self._env.loop.call_later(timeout_ms / 1000, self.handle, TimedOut())
 
     def take_snapshot(self) -> Promise[None]:

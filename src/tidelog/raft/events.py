@@ -32,7 +32,6 @@ class TimerKind(Enum):
     ELECTION = "election"  # no leader is known: stand for election when it fires
     FETCH = "fetch"  # the leader is silent for too long when it fires
     CHECK_QUORUM = "check quorum"  # the leader asks itself whether a majority still fetches
-    NONE = "none"
 
 
 # ---- events ----
@@ -104,7 +103,11 @@ class CommitHeard(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """This replica is to lead no longer: it stops, or its log failed."""
+    """This replica is to lead no longer: it stops, or what is on top of it can't lead. It may stand again."""
+
+
+class LogFailed(NamedTuple):
+    """The own log can't be written any more: this replica leads no longer, and never again."""
 
 
 Event = (
@@ -119,6 +122,7 @@ Event = (
     | ReplicaFetched
     | CommitHeard
     | Resigned
+    | LogFailed
 )
 
 

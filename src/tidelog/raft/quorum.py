@@ -3,8 +3,9 @@
 How it works. An epoch has at most one leader. A replica that hears of no leader asks the voters whether they would
 vote for it (pre-vote: PROSPECTIVE); when a majority would, it opens a new epoch and asks for the votes themselves
 (CANDIDATE); with a majority of them it leads (LEADER) until it hears of a newer epoch, or a majority stops fetching
-from it, or it steps down (RESIGNED). Everybody else follows (FOLLOWER), or knows of no leader, with its vote given in
-this epoch (VOTED) or not (UNATTACHED).
+from it, or it steps down (RESIGNED); when nobody else leads soon, it stands again: it may be the only one whose log is
+long enough. Everybody else follows (FOLLOWER), or knows of no leader, with its vote given in this epoch (VOTED) or not
+(UNATTACHED).
 
 Why it is safe:
 
@@ -43,6 +44,7 @@ from tidelog.raft.events import (
     LeaderEnded,
     LeaderHeard,
     LogEnd,
+    LogFailed,
     MadeDurable,
     Remember,
     ReplicaFetched,
@@ -91,7 +93,7 @@ _TIMERS: dict[Role, TimerKind] = {
     Role.CANDIDATE: TimerKind.ELECTION,
     Role.LEADER: TimerKind.CHECK_QUORUM,
     Role.FOLLOWER: TimerKind.FETCH,
-    Role.RESIGNED: TimerKind.NONE,
+    Role.RESIGNED: TimerKind.ELECTION,
 }
 
 
@@ -105,6 +107,7 @@ class Quorum:
         "_given_up",
         "_granting",
         "_heard",
+        "_log_failed",
         "election",
         "high_watermark",
         "local",
@@ -128,8 +131,8 @@ class Quorum:
         self.local = local
         self.voters = voters
         self.role: Role = Role.UNATTACHED if election.voted is None else Role.VOTED
-        if election.leader_id not in (NO_LEADER, local.id):
-            self.role = Role.FOLLOWER
+        if election.leader_id != NO_LEADER:
+            self.role = Role.RESIGNED if election.leader_id == local.id else Role.FOLLOWER
         if log_end.epoch > election.epoch:  # the log knows of a newer epoch than the file
             election = ElectionState(log_end.epoch)
             self.role = Role.UNATTACHED
@@ -142,6 +145,7 @@ class Quorum:
         self._given_up = NO_LEADER  # the leader of this epoch that fell silent
         self._granting: set[int] = set()
         self._heard: set[int] = set()
+        self._log_failed = False
         self._effects: list[Effect] = []
 
     @property
@@ -155,7 +159,9 @@ class Quorum:
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
-            case Started() | TimedOut():
+            case Started():
+                self._on_started()
+            case TimedOut():
                 self._on_timer()
             case VoteRequested():
                 self._on_vote_requested(event)
@@ -179,6 +185,9 @@ class Quorum:
                     self._commit(min(offset, self.log_end.offset))
             case Resigned():
                 self._resign()
+            case LogFailed():
+                self._log_failed = True
+                self._resign()
         effects, self._effects = self._effects, []
         return effects
 
@@ -197,6 +206,12 @@ class Quorum:
 
     # ---- elections ----
 
+    def _on_started(self) -> None:
+        if len(self.voters.voters) == 1:
+            self._stand()  # there is nobody to wait for
+        else:
+            self._effects.append(SetTimer(_TIMERS[self.role]))
+
     def _on_timer(self) -> None:
         if self.role is Role.LEADER:
             if len(self._heard | {self.local.id}) < self.voters.majority:
@@ -208,13 +223,17 @@ class Quorum:
             self._stand()
 
     def _stand(self) -> None:
-        """Ask whether the voters would vote for this replica; no voter itself, it only goes on waiting for a leader."""
-        if not self.voters.is_voter(self.local):
+        """Ask whether the voters would vote for this replica.
+
+        Who is no voter, or could not write what a leader writes, only goes on waiting for a leader.
+        """
+        if not self.voters.is_voter(self.local) or self._log_failed:
             self._effects.append(SetTimer(_TIMERS[self.role]))
             return
         if self.role in (Role.FOLLOWER, Role.RESIGNED):  # it gave up on that leader: it follows nobody now
             self._given_up = self.election.leader_id
-            self._enter(Role.PROSPECTIVE, ElectionState(self.epoch, NO_LEADER, self.election.voted))
+            voted = self.local if self.role is Role.RESIGNED else self.election.voted  # who led had its own vote
+            self._enter(Role.PROSPECTIVE, ElectionState(self.epoch, NO_LEADER, voted))
         elif self.role is Role.PROSPECTIVE:
             self._effects.append(SetTimer(TimerKind.ELECTION))
         else:

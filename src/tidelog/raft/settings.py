@@ -1,6 +1,12 @@
 """The settings of the metadata log and its quorum, as raft takes them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+from tidelog.raft.events import TimerKind
+
+CHECK_QUORUM_FACTOR = 1.5
+"""A leader waits so much longer for its followers than they wait for it: Kafka's own constant."""
 
 
 class RaftSettings(NamedTuple):
@@ -12,3 +18,9 @@ class RaftSettings(NamedTuple):
     snapshot_interval_ms: int = 3600 * 1000
     retention_bytes: int = 100 * 1024 * 1024
     retention_ms: int = 7 * 24 * 3600 * 1000
+
+    def timeout_ms(self, timer: TimerKind, random_int: Callable[[int, int], int]) -> int:
+        """How long the timer of a role runs. Elections are spread: who stands at the same time may win none."""
+        if timer is TimerKind.ELECTION:
+            return self.election_timeout_ms + random_int(0, self.election_timeout_ms)
+        return int(self.fetch_timeout_ms * (CHECK_QUORUM_FACTOR if timer is TimerKind.CHECK_QUORUM else 1))
