@@ -140,7 +140,7 @@ class Checkpointer:
                 break
             gone.append(self.snapshots.pop(0))
             before = self._log.size_bytes()
-            self._log.delete_before(following.offset)
+            self._log.delete_before(following)
             total -= sizes[oldest] + before - self._log.size_bytes()
         delete_snapshots(disk, folder, gone)
 

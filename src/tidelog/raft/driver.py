@@ -221,8 +221,7 @@ class RaftDriver:
                 history.note(record, in_log=snapshot.offset > 0)
             if snapshot.offset:
                 self._listener.load_snapshot(contents, snapshot)
-        if self._log.end.offset < snapshot.offset:  # the checkpoint is durable, the log's end was not
-            self._log.start_over_at(snapshot.offset)
+        self._log.begin_behind(snapshot)  # the checkpoint is durable, the log's end may not have been
         self._replayed = snapshot.offset
         return timestamp_ms
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from tidelog.env.network import Buffer
 from tidelog.raft.events import LogEnd
+from tidelog.raft.snapshot import SnapshotId
 from tidelog.wire.batch import BatchHeader
 
 
@@ -19,7 +20,7 @@ class MetadataLog(Protocol):
 
     @property
     def end(self) -> LogEnd:
-        """The offset behind the last batch, and that batch's epoch."""
+        """The offset behind the last batch, and that batch's epoch; the checkpoint's where no batch is behind it."""
         ...
 
     def open(self, on_durable: Callable[[int], None], on_offline: Callable[[str], None]) -> None:
@@ -34,12 +35,12 @@ class MetadataLog(Protocol):
         """The batches from the one that holds `start` up to offset `end`, each with the buffer that it lies in."""
         ...
 
-    def delete_before(self, offset: int) -> None:
-        """Everything below is in a snapshot: segments that lie wholly below it may go."""
+    def delete_before(self, snapshot: SnapshotId) -> None:
+        """Everything below is in a checkpoint: segments that lie wholly below it may go."""
         ...
 
-    def start_over_at(self, offset: int) -> None:
-        """A snapshot is ahead of the log: drop the log and go on behind the snapshot."""
+    def begin_behind(self, snapshot: SnapshotId) -> None:
+        """This is the newest checkpoint: where the log isn't as up to date, drop it and go on behind the checkpoint."""
         ...
 
     def size_bytes(self) -> int: ...
