@@ -154,11 +154,41 @@ def test_candidate_with_a_log_behind_gets_no_vote(candidate_end: LogEnd) -> None
 
 
 def test_pre_vote_changes_nothing() -> None:
-    q = quorum(ONE, ONE, TWO, THREE)
-    assert handle(q, VoteRequested(TWO, 7, LogEnd(0, 0), pre_vote=True)) == [
-        AnswerVote(TWO, 0, granted=True, pre_vote=True, leader_id=NO_LEADER)
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(7))
+    for candidate in (TWO, THREE):
+        assert handle(q, VoteRequested(candidate, 7, LogEnd(0, 0), pre_vote=True)) == [
+            AnswerVote(candidate, 7, granted=True, pre_vote=True, leader_id=NO_LEADER)
+        ]
+    assert (q.role, q.election) == (Role.UNATTACHED, ElectionState(7))
+
+
+def test_pre_vote_across_epochs_is_given_in_the_newer_one_and_counted_by_who_asked() -> None:
+    """Who asks discards what is answered in an older epoch: the voter learns of the newer one first."""
+    asking = quorum(ONE, ONE, TWO, THREE, election=ElectionState(7))
+    asked = quorum(TWO, ONE, TWO, THREE, election=ElectionState(3, voted=THREE))
+    assert handle(asking, TimedOut())[-1] == AskVotes(7, LogEnd(), pre_vote=True, voter_ids=(2, 3))
+    answer = AnswerVote(ONE, 7, granted=True, pre_vote=True, leader_id=NO_LEADER)
+    assert handle(asked, VoteRequested(ONE, 7, LogEnd(), pre_vote=True)) == [
+        Remember(ElectionState(7)),
+        SetTimer(TimerKind.ELECTION),
+        answer,
     ]
-    assert q.epoch == 0
+    counted = handle(asking, VoteAnswered(2, answer.epoch, answer.granted, answer.pre_vote, answer.leader_id))
+    assert counted[-1] == AskVotes(8, LogEnd(), pre_vote=False, voter_ids=(2, 3))
+
+
+@pytest.mark.parametrize("candidate_end", [LogEnd(4, 9), LogEnd(3, 50)])
+def test_pre_vote_of_a_newer_epoch_ends_an_older_leader_whatever_is_answered(candidate_end: LogEnd) -> None:
+    """Somebody opened that epoch, with a majority that would vote for it."""
+    q = leader_of_three()
+    handle(q, Appended(LogEnd(3, 60)))
+    granted = candidate_end.epoch > 3
+    assert handle(q, VoteRequested(TWO, 4, candidate_end, pre_vote=True)) == [
+        StopLeading(1),
+        Remember(ElectionState(4)),
+        SetTimer(TimerKind.ELECTION),
+        AnswerVote(TWO, 4, granted=granted, pre_vote=True, leader_id=NO_LEADER),
+    ]
 
 
 def test_follower_that_hears_its_leader_refuses_pre_votes() -> None:

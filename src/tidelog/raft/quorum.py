@@ -20,7 +20,8 @@ Why it is safe:
    durable at a majority (`_epoch_start`): what older epochs left counts as committed only below it, since a majority
    that holds old records alone could still be overruled (section 5.4.2 of the Raft paper).
 5. *A leader without its majority stops.* Every check interval it must have been fetched from by a majority.
-6. *A pre-vote changes nothing*: no epoch, no vote; so a replica that comes and goes doesn't unseat a leader.
+6. *A pre-vote opens no epoch and takes no vote*, so a replica that comes and goes doesn't unseat a leader. Who is asked
+   in an epoch that is news to it enters that one: it was opened by who had a majority of pre-votes.
 
 A quorum of one voter takes the same way: its own vote is the majority, so it leads as soon as it is `Started`.
 """
@@ -271,7 +272,7 @@ class Quorum:
             self._effects.append(AnnounceLeader(self.epoch, others))
 
     def _on_vote_requested(self, event: VoteRequested) -> None:
-        if event.epoch > self.epoch and not event.pre_vote:
+        if event.epoch > self.epoch:  # also of a pre-vote: who asks discards what is answered in an older epoch
             self._enter(Role.UNATTACHED, ElectionState(event.epoch))
         granted = self._grants(event)
         if granted and not event.pre_vote and self.election.voted is None:
