@@ -46,7 +46,7 @@ from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotContents, SnapshotError, SnapshotId, read_snapshot
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.wire.batch import check, records
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, decode_control
 from tidelog.wire.uuids import uuid_text
 
@@ -63,6 +63,11 @@ class ReplayBatch(NamedTuple):
     epoch: int
     timestamp_ms: int
     values: list[bytes]
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first value; a batch of raft's own has none."""
+        return self.last_offset + 1 - len(self.values)
 
 
 class RaftListener(Protocol):
@@ -300,13 +305,17 @@ class RaftDriver:
 
     def _replay_to(self, end: int) -> None:
         if end > self._replayed:
-            self._listener.replay(self._decoded(self._replayed, end))
-            self._replayed = end
+            start, self._replayed = self._replayed, end  # once, also where whoever follows it fails
+            self._listener.replay(self._decoded(start, end))
 
     def _decoded(self, start: int, end: int) -> Iterator[ReplayBatch]:
         for header, buffer in self._log.batches(start, end):
-            check(buffer, header, header.end)
-            values = [] if header.control else data_values(buffer, header)
+            try:
+                check(buffer, header, header.end)
+                values = [] if header.control else data_values(buffer, header)
+            except (KafkaError, MalformedError) as error:
+                code = error.code if isinstance(error, KafkaError) else ErrorCode.CORRUPT_MESSAGE
+                raise KafkaError(code, f"the batch at offset {header.base_offset}: {error}") from None
             yield ReplayBatch(header.last_offset, header.leader_epoch, header.max_timestamp, values)
 
     def _set_timer(self, kind: TimerKind) -> None:
