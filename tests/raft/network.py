@@ -35,6 +35,7 @@ from tidelog.raft.events import (
     VoteAnswered,
     VoteRequested,
 )
+from tidelog.raft.fetch import Diverging, Fetch, Served, answer_fetch, cut_at
 from tidelog.raft.quorum import Quorum, Role
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
@@ -52,12 +53,6 @@ class Entry(NamedTuple):
 
     epoch: int
     number: int
-
-
-class Fetch(NamedTuple):
-    replica: ReplicaKey
-    epoch: int
-    end: LogEnd
 
 
 class Fetched(NamedTuple):
@@ -83,8 +78,16 @@ class Replica:
         self.timer: object = None
 
     @property
+    def log_start(self) -> int:
+        return 0
+
+    @property
     def end(self) -> LogEnd:
         return LogEnd(self.log[-1].epoch if self.log else 0, len(self.log))
+
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        offset = bisect_right(self.log, epoch, key=lambda entry: entry.epoch)
+        return LogEnd(self.log[offset - 1].epoch if offset else 0, offset)
 
 
 class Network:
@@ -158,6 +161,8 @@ class Network:
             self._carry_out(id, effect)
         quorum.check_invariants()
         assert quorum.epoch >= before[0]
+        remembered = self.replicas[id].election
+        assert quorum.election == remembered or remembered.epoch < quorum.epoch == quorum.log_end.epoch
         assert quorum.high_watermark >= before[1]
 
     def _carry_out(self, id: int, effect: Effect) -> None:
@@ -171,7 +176,8 @@ class Network:
                 self._set_timer(replica, effect)
             case AskVotes(epoch, log_end, pre_vote, others):
                 for other in others:
-                    self.send(id, other, VoteRequested(key, epoch, log_end, pre_vote))
+                    asked = self.replicas[other].key
+                    self.send(id, other, VoteRequested(key, epoch, log_end, pre_vote, asked))
             case AnswerVote(candidate, epoch, granted, pre_vote, leader_id):
                 self.send(id, candidate.id, VoteAnswered(id, epoch, granted, pre_vote, leader_id))
             case Lead(epoch, granting):
@@ -182,9 +188,9 @@ class Network:
             case AnnounceLeader(epoch, others):
                 for other in others:
                     self.send(id, other, LeaderHeard(id, epoch))
-            case AnnounceEnd(epoch, others):
+            case AnnounceEnd(epoch, others, successors):
                 for other in others:
-                    self.send(id, other, LeaderEnded(id, epoch))
+                    self.send(id, other, LeaderEnded(id, epoch, successors))
             case Commit(offset):
                 seen = replica.log[:offset]
                 shorter = min(len(seen), len(self.committed))
@@ -196,7 +202,7 @@ class Network:
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
         token = replica.timer = object()
-        timeout_ms = self.settings.timeout_ms(effect.kind, self.random.randint)
+        timeout_ms = self.settings.timeout_ms(effect, self.random.randint)
         if self.chaos:  # nothing that is promised depends on how long a timeout is
             timeout_ms *= self.random.choice((0.05, 0.5, 1, 1, 2))
 
@@ -254,14 +260,20 @@ class Network:
     def _answer_fetch(self, id: int, fetch: Fetch) -> None:
         replica = self.replicas[id]
         quorum = replica.quorum
-        if quorum is None or quorum.role is not Role.LEADER or quorum.epoch != fetch.epoch:
+        if quorum is None:
             return
         offset = fetch.end.offset
-        known = end_of_epoch(replica.log, fetch.end.epoch)
-        diverging = known if known.epoch != fetch.end.epoch or known.offset < offset else None
-        if diverging is None:
-            self.deliver(id, ReplicaFetched(fetch.replica, offset))
-        entries = () if diverging is not None else tuple(replica.log[offset : offset + 3])
+        entries: tuple[Entry, ...] = ()
+        diverging: LogEnd | None = None
+        match answer_fetch(quorum, replica, None, None, fetch):
+            case Served():
+                entries = tuple(replica.log[offset : offset + 3])
+                self.deliver(id, ReplicaFetched(fetch.replica, offset))
+            case Diverging(end):
+                diverging = end
+            case _:  # it learns whom to ask
+                self.send(id, fetch.replica.id, LeaderHeard(quorum.leader_id, quorum.epoch))
+                return
         answer = Fetched(id, quorum.epoch, fetch.end, entries, diverging, quorum.high_watermark)
         self.send(id, fetch.replica.id, answer)
 
@@ -274,8 +286,8 @@ class Network:
             return  # an answer that came twice, or late
         self.deliver(id, LeaderHeard(answer.leader_id, answer.epoch))
         if answer.diverging is not None:
-            agreed = min(end_of_epoch(replica.log, answer.diverging.epoch).offset, answer.diverging.offset)
-            assert agreed < len(replica.log), "nothing would be cut"
+            agreed = cut_at(replica, answer.diverging)
+            assert quorum.high_watermark <= agreed < len(replica.log), "too much would be cut, or nothing"
             del replica.log[agreed:]
             replica.durable = min(replica.durable, agreed)
         replica.log += answer.entries
@@ -285,6 +297,13 @@ class Network:
             self.deliver(id, CommitHeard(answer.epoch, answer.high_watermark))
 
     # ---- what happens to them ----
+
+    def epoch(self, id: int) -> int:
+        return self.replicas[id].election.epoch
+
+    def high_watermark(self, id: int) -> int:
+        quorum = self.replicas[id].quorum
+        return 0 if quorum is None else quorum.high_watermark
 
     def leading(self) -> list[int]:
         quorums = [(id, replica.quorum) for id, replica in self.replicas.items()]
@@ -325,8 +344,9 @@ class Network:
         assert commits, "the healed quorum commits nothing"
         return self.now_ms - began_ms
 
-
-def end_of_epoch(log: list[Entry], epoch: int) -> LogEnd:
-    """The last epoch up to this one that wrote to the log, and where what it wrote ends."""
-    offset = bisect_right(log, epoch, key=lambda entry: entry.epoch)
-    return LogEnd(log[offset - 1].epoch if offset else 0, offset)
+    def assert_stable(self) -> None:
+        """Where nothing goes wrong, who leads goes on leading."""
+        before = [(id, self.epoch(id)) for id in self.leading()]
+        self.run(self.now_ms + 20_000)
+        assert [(id, self.epoch(id)) for id in self.leading()] == before
+        assert len(before) == 1

@@ -198,6 +198,7 @@ def test_follower_that_hears_its_leader_refuses_pre_votes() -> None:
         SetTimer(TimerKind.FETCH),
         Follow(2, 4),
     ]
+    handle(q, CommitHeard(4, 0))
     assert handle(q, VoteRequested(THREE, 4, LogEnd(9, 9), pre_vote=True)) == [
         AnswerVote(THREE, 4, granted=False, pre_vote=True, leader_id=2)
     ]
@@ -371,7 +372,7 @@ def test_leader_that_resigns_tells_the_others_and_who_does_not_lead_has_nothing_
     assert handle(leader_of_three(), Resigned()) == [
         StopLeading(1),
         SetTimer(TimerKind.ELECTION),
-        AnnounceEnd(1, (2, 3)),
+        AnnounceEnd(1, (2, 3), (TWO, THREE)),
     ]
     alone = quorum()
     handle(alone, Started())

@@ -45,7 +45,10 @@ class Known(NamedTuple):
 
 
 MODULES = (
-    Module("raft/quorum.py", ("tests/raft/test_quorum.py", "tests/raft/test_network.py")),
+    Module(
+        "raft/quorum.py",
+        ("tests/raft/test_quorum.py", "tests/raft/test_quorum_members.py", "tests/raft/test_network.py"),
+    ),
     Module(
         "server/connection.py",
         ("tests/server/test_connection.py", "tests/server/test_connection_ends.py", "tests/server/test_flood.py"),

@@ -27,8 +27,16 @@ class MetadataLog(Protocol):
         """Recover what is on disk. From now on `on_durable(end)` is called as the durable end advances."""
         ...
 
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        """As `fetch.EpochLog` has it."""
+        ...
+
     def append(self, batch: bytearray) -> None:
-        """Write one batch at the end, and ask for it to be made durable soon."""
+        """Write one batch, or several, at the end, and ask for them to be made durable soon."""
+        ...
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what is at `offset` and above."""
         ...
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:

@@ -62,10 +62,23 @@ class StoreLog:
     def end(self) -> LogEnd:
         return LogEnd(max(self._log.epochs.latest, self._snapshot.epoch), self._log.log_end)
 
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        """As `fetch.EpochLog` has it."""
+        end = self.end
+        if epoch >= end.epoch:
+            return end
+        found, offset = self._log.epochs.end_offset_for(epoch, end.offset)
+        if offset < 0:
+            return end
+        return LogEnd(self._snapshot.epoch if offset == self._snapshot.offset else found, offset)
+
     def append(self, batch: bytearray) -> None:
         log = self._log
         log.append_records(memoryview(batch), 0, len(batch), self._clock.now_ms())
         self._store.commit.request(log)
+
+    def truncate_to(self, offset: int) -> None:
+        self._log.truncate_to(offset)
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         while start < end:
