@@ -25,6 +25,7 @@ class Listener:
         self.loaded: list[SnapshotId] = []
         self.led: list[int] = []
         self.ended: list[int] = []
+        self.source: SnapshotSource | None = None
 
     def load_snapshot(self, contents: SnapshotContents, snapshot: SnapshotId) -> None:
         self.loaded.append(snapshot)
@@ -42,7 +43,7 @@ class Listener:
         pass
 
     def snapshot_source(self) -> SnapshotSource | None:
-        return None
+        return self.source
 
 
 class DrivenReplica:

@@ -22,6 +22,7 @@ from tidelog.raft.events import (
     Effect,
     ElectionState,
     Event,
+    Follow,
     Lead,
     LeaderEnded,
     LeaderHeard,
@@ -31,6 +32,7 @@ from tidelog.raft.events import (
     ReplicaFetched,
     SetTimer,
     Started,
+    StopLeading,
     TimedOut,
     VoteAnswered,
     VoteRequested,
@@ -76,6 +78,7 @@ class Replica:
         self.election = ElectionState()
         self.quorum: Quorum | None = None
         self.timer: object = None
+        self.following: tuple[int, int] | None = None
 
     @property
     def log_start(self) -> int:
@@ -148,7 +151,7 @@ class Network:
     def crash(self, id: int) -> None:
         """Down, and what wasn't synced may be lost."""
         replica = self.replicas[id]
-        replica.quorum = replica.timer = None
+        replica.quorum = replica.timer = replica.following = None
         del replica.log[self.random.randint(replica.durable, len(replica.log)) :]
         replica.durable = len(replica.log)
 
@@ -197,7 +200,9 @@ class Network:
                 assert seen[:shorter] == self.committed[:shorter], "what is committed changed"
                 if len(seen) > len(self.committed):
                     self.committed = seen
-            case _:
+            case Follow(leader_id, epoch):
+                replica.following = leader_id, epoch
+            case StopLeading():
                 pass
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
@@ -254,7 +259,9 @@ class Network:
         """Who follows fetches behind what it has, once that is durable."""
         replica = self.replicas[id]
         quorum = replica.quorum
-        if quorum is not None and quorum.role is Role.FOLLOWER and replica.durable == len(replica.log):
+        if quorum is None or quorum.role is not Role.FOLLOWER or replica.durable < len(replica.log):
+            return
+        if replica.following == (quorum.leader_id, quorum.epoch):
             self.send(id, quorum.leader_id, Fetch(replica.key, quorum.epoch, replica.end))
 
     def _answer_fetch(self, id: int, fetch: Fetch) -> None:

@@ -81,6 +81,14 @@ def test_voters_that_are_cut_off_the_log_are_taken_back() -> None:
     for offset, voters in ((10, four), (20, five)):
         history.note(KRaftVersionRecord(kraft_version=1), in_log=True, offset=offset - 1)
         history.note(voters_record(voters), in_log=True, offset=offset)
+    assert [history.at(end) for end in (0, 10, 11, 20, 21, 99)] == [
+        (0, three),
+        (1, three),
+        (1, four),
+        (1, four),
+        (1, five),
+        (1, five),
+    ]
     history.cut(21)
     assert history.voters == five
     history.cut(20)

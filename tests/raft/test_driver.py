@@ -3,7 +3,8 @@
 import pytest
 
 from tests.log.harness import LogHarness
-from tests.raft.drivers import TWO, VOTERS, DrivenReplica, format_with_voters
+from tests.raft.drivers import FOLDER, TWO, VOTERS, DrivenReplica, format_with_voters
+from tidelog.raft.checkpointer import SnapshotSource
 from tidelog.raft.control import control_batch, data_batch, leader_change, voters_record
 from tidelog.raft.events import (
     AskVotes,
@@ -15,10 +16,11 @@ from tidelog.raft.events import (
     VoteAnswered,
 )
 from tidelog.raft.quorum import Role
-from tidelog.raft.snapshot import SnapshotId
+from tidelog.raft.snapshot import SnapshotId, read_snapshot
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.sim.world.disk import SimDisk
 from tidelog.sim.world.random import SimRandom
+from tidelog.wire.records.control import KRaftVersionRecord
 
 FOUR = VoterSet((*VOTERS.voters, Voter(ReplicaKey(4, bytes([4]) * 16))))
 
@@ -109,6 +111,18 @@ def test_voters_count_as_soon_as_they_are_in_the_log_and_are_taken_back_with_it(
     harness.power_loss()
     again = DrivenReplica(harness)
     assert (again.log.end, again.driver.voters, again.driver.epoch) == (LogEnd(4, 4), VOTERS, 4)
+
+
+def test_checkpoint_names_the_voters_of_its_end_and_not_those_that_may_be_taken_back(replica: DrivenReplica) -> None:
+    follow(replica)
+    replica.driver.handle(CommitHeard(3, 3))
+    replica.driver.take(control_batch([voters_record(FOUR)], 3, 3, 5))
+    assert replica.driver.voters == FOUR
+    replica.listener.source = SnapshotSource(SnapshotId(3, 3), 5, [b"all that is known"])
+    taken = replica.driver.take_snapshot()
+    replica.harness.run(lambda: taken.done)
+    contents = read_snapshot(replica.harness.disk, f"{FOLDER}/{SnapshotId(3, 3).file_name}")
+    assert contents.control == [KRaftVersionRecord(kraft_version=1), voters_record(VOTERS)]
 
 
 def test_what_is_committed_is_never_cut(replica: DrivenReplica) -> None:

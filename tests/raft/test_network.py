@@ -59,9 +59,13 @@ def test_leader_that_is_cut_off_one_way_is_replaced(count: int, deaf: bool) -> N
     assert network.run(network.now_ms + HEALED_IN_MS, lambda: leader not in network.leading())
 
 
-def test_first_successor_leads_when_the_leader_resigns_without_a_timeout() -> None:
-    network, leader, _ = led(5, 5)
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("gone", [True, False])
+def test_successor_leads_when_the_leader_resigns_without_a_timeout(count: int, gone: bool) -> None:
+    network, leader, _ = led(5, count)
     before_ms = network.now_ms
     network.deliver(leader, Resigned())
+    if gone:
+        network.crash(leader)
     assert network.run(before_ms + HEALED_IN_MS, lambda: bool(network.leading()))
     assert network.now_ms - before_ms < network.settings.election_timeout_ms

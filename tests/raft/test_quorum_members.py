@@ -53,6 +53,13 @@ def test_who_was_only_told_of_a_leader_and_never_reached_it_grants_pre_votes() -
     ]
 
 
+def test_follower_of_before_its_restart_grants_pre_votes_until_its_leader_answers() -> None:
+    q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(4, leader_id=2))
+    assert handle(q, VoteRequested(THREE, 4, LogEnd(), pre_vote=True)) == [
+        AnswerVote(THREE, 4, granted=True, pre_vote=True, leader_id=2)
+    ]
+
+
 @pytest.mark.parametrize("granted", [True, False])
 def test_who_hears_of_a_leader_it_did_not_know_follows_it_whatever_is_answered(granted: bool) -> None:
     q = quorum(ONE, ONE, TWO, THREE, election=ElectionState(4))
@@ -113,6 +120,15 @@ def test_successor_waits_for_those_before_it_and_stands_then(successors: tuple[R
 def test_first_successor_stands_at_once(successors: tuple[ReplicaKey, ...]) -> None:
     effects = handle(follower_of_two(), LeaderEnded(2, 4, successors))
     assert effects[-1] == AskVotes(4, LogEnd(), pre_vote=True, voter_ids=(2, 3))
+
+
+def test_who_waits_for_its_turn_grants_pre_votes_to_the_successors_before_it() -> None:
+    """Who stepped down may be gone: nobody else could make a majority with the first of them."""
+    q = follower_of_two()
+    handle(q, LeaderEnded(2, 4, (THREE, ONE)))
+    assert handle(q, VoteRequested(THREE, 4, LogEnd(), pre_vote=True)) == [
+        AnswerVote(THREE, 4, granted=True, pre_vote=True, leader_id=2)
+    ]
 
 
 def test_timeouts_are_those_of_kafka() -> None:

@@ -139,6 +139,11 @@ class VoterHistory:
         self._voters: list[tuple[int, VoterSet, bool]] = []
         self._versions: list[tuple[int, int]] = []
 
+    def at(self, end: int) -> tuple[int, VoterSet | None]:
+        """The kraft.version and the voters as they were below `end`: what a checkpoint of that names."""
+        version = next((version for offset, version in reversed(self._versions) if offset < end), 0)
+        return version, next((voters for offset, voters, _ in reversed(self._voters) if offset < end), None)
+
     @property
     def kraft_version(self) -> int:
         return self._versions[-1][1] if self._versions else 0

@@ -174,7 +174,7 @@ class RaftDriver:
             self._log,
             self._settings,
             listener.snapshot_source,
-            lambda: (self.kraft_version, self.voters),
+            self._history.at,
         )
         history = self._history
         loaded_ms = self._load()
@@ -310,8 +310,9 @@ class RaftDriver:
                 self._replay_to(self.log_end)
                 self._leading = self.epoch
                 self._listener.lead(self.epoch)
-        self._history.forget_before(end)
         assert self._checkpointer is not None
+        if self.snapshots:
+            self._history.forget_before(self.snapshots[-1].offset)
         self._checkpointer.take_if_due()
 
     def _replay_to(self, end: int) -> None:

@@ -230,6 +230,8 @@ class Quorum:
             self._stand()  # there is nobody to wait for
         else:
             self._effects.append(SetTimer(_TIMERS[self.role]))
+            if self.role is Role.FOLLOWER:
+                self._effects.append(Follow(self.leader_id, self.epoch))
 
     def _on_timer(self) -> None:
         if self.role is Role.LEADER:
@@ -271,6 +273,7 @@ class Quorum:
 
     def _succeed(self, successors: Sequence[ReplicaKey]) -> None:
         """The leader stepped down: the first of those that it prefers stands now, the others one after the other."""
+        self._fetched = False  # it answers no fetch any more: whoever stands before this replica has its pre-vote
         position = next((at for at, key in enumerate(successors) if key.is_same(self.local)), len(successors))
         if position == 0:
             self._stand()
