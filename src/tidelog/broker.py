@@ -252,6 +252,7 @@ class Broker:
         key = ReplicaKey(identity.node_id, identity.directory_id)
         settings = RaftSettings(
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
             snapshot_bytes=config.metadata_log_max_record_bytes_between_snapshots,
             snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,

@@ -44,10 +44,9 @@ from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 
 FETCH_EVERY_MS = 100
 WRITE_EVERY_MS = 50
-SYNC_EVERY_MS = 30
 EVENTS_MAX = 100_000
-HEALED_IN_MS = 15 * RaftSettings().election_timeout_ms * 2
-"""Fifteen times the longest election timeout: what a healed quorum may take to commit again."""
+HEALED_IN_MS = 6 * RaftSettings().election_timeout_ms * 2
+"""Six times the longest election timeout: what a healed quorum may take to commit again."""
 
 
 class Entry(NamedTuple):
@@ -101,6 +100,13 @@ class Network:
         self.settings = RaftSettings()
         self.now_ms = 0.0
         self.chaos = False
+        # Each run suffers in its own way: what one kind of trouble hides, another brings to light.
+        self.loss = self.random.choice((0.02, 0.1, 0.3))
+        self.slow = self.random.choice((0.02, 0.1, 0.5))
+        self.delay_ms = self.random.choice((20, 200))
+        self.haste = self.random.choice((1, 0.2, 0.05))
+        self.pause_ms = self.random.choice((50, 300, 1000))
+        self.sync_ms = self.random.choice((10, 100, 500))
         self.blocked: set[tuple[int, int]] = set()
         keys = [ReplicaKey(id, bytes([id]) * 16) for id in range(1, count + 1)]
         self.voters = VoterSet(tuple(Voter(key) for key in keys))
@@ -113,7 +119,7 @@ class Network:
         for id in self.replicas:
             self.start(id)
             self._every(FETCH_EVERY_MS, lambda id=id: self.fetch(id))
-            self._every(SYNC_EVERY_MS, lambda id=id: self.sync(id))
+            self._every(self.sync_ms, lambda id=id: self.sync(id))
 
     # ---- time ----
 
@@ -209,7 +215,7 @@ class Network:
         token = replica.timer = object()
         timeout_ms = self.settings.timeout_ms(effect, self.random.randint)
         if self.chaos:  # nothing that is promised depends on how long a timeout is
-            timeout_ms *= self.random.choice((0.05, 0.5, 1, 1, 2))
+            timeout_ms *= self.haste * self.random.choice((0.1, 0.5, 1, 1, 2))
 
         def fire() -> None:
             if replica.timer is token:
@@ -221,11 +227,11 @@ class Network:
     # ---- messages ----
 
     def send(self, sender: int, to: int, message: Event | Fetch | Fetched) -> None:
-        if (sender, to) in self.blocked or (self.chaos and self.random.random() < 0.1):
+        if (sender, to) in self.blocked or (self.chaos and self.random.random() < self.loss):
             return
         for _ in range(2 if self.chaos and self.random.random() < 0.1 else 1):
-            slow = self.chaos and self.random.random() < 0.1
-            delay_ms = self.random.uniform(1, 5000 if slow else 20)
+            slow = self.chaos and self.random.random() < self.slow
+            delay_ms = self.random.uniform(1, 5000 if slow else self.delay_ms if self.chaos else 20)
             self._later(delay_ms, lambda: self._arrive(to, message))
 
     def _arrive(self, id: int, message: Event | Fetch | Fetched) -> None:
@@ -274,7 +280,7 @@ class Network:
         diverging: LogEnd | None = None
         match answer_fetch(quorum, replica, None, None, fetch):
             case Served():
-                entries = tuple(replica.log[offset : offset + 3])
+                entries = tuple(replica.log[offset : offset + (3 if self.chaos else 100)])
                 self.deliver(id, ReplicaFetched(fetch.replica, offset))
             case Diverging(end):
                 diverging = end
@@ -321,7 +327,10 @@ class Network:
         draw = self.random.random()
         ids = list(self.replicas)
         id = self.random.choice(ids)
-        if draw < 0.35:
+        if draw < 0.05:
+            for each in ids:
+                self.crash(each)
+        elif draw < 0.35:
             self.crash(id)
         elif draw < 0.7:
             self.start(id)
@@ -336,9 +345,16 @@ class Network:
         self.chaos = True
         end_ms = self.now_ms + for_ms
         while self.now_ms < end_ms:
-            self.run(self.now_ms + self.random.uniform(5, 1000))
+            self.run(self.now_ms + self.random.uniform(0, self.pause_ms))
             self.misfortune()
         self.chaos = False
+        # Each run suffers in its own way: what one kind of trouble hides, another brings to light.
+        self.loss = self.random.choice((0.02, 0.1, 0.3))
+        self.slow = self.random.choice((0.02, 0.1, 0.5))
+        self.delay_ms = self.random.choice((20, 200))
+        self.haste = self.random.choice((1, 0.2, 0.05))
+        self.pause_ms = self.random.choice((50, 300, 1000))
+        self.sync_ms = self.random.choice((10, 100, 500))
 
     def heal(self, dead: int = 0) -> float:
         """Nothing goes wrong any more, but that so many voters stay down. After how long the rest commits again, ms."""
