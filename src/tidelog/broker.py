@@ -66,6 +66,8 @@ class Broker:
         self.addresses: dict[str, Endpoint] = {}
         """Where it listens, by listener; not what clients are told where `advertised.listeners` says otherwise."""
         self.services: Services
+        self.ended: Promise[None] = Promise()
+        """Fails when a broker that serves can't go on, with the reason: whoever runs it stops it then."""
         self._epoch = -1
         self._started_ms = 0
         self._directories: tuple[bytes, ...] = ()
@@ -90,6 +92,7 @@ class Broker:
         raft = self._raft = self._make_raft(identity, store)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(env, raft, follower, bootstrap or default_bootstrap(), defaults_of(config))
+        controller.ended.on_done(self._end)
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
         producer_ids = ProducerIds(self._allocate_producer_ids)
         groups = group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower)
@@ -249,6 +252,7 @@ class Broker:
         key = ReplicaKey(identity.node_id, identity.directory_id)
         settings = RaftSettings(
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
             fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
             snapshot_bytes=config.metadata_log_max_record_bytes_between_snapshots,
             snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
@@ -343,6 +347,10 @@ class Broker:
             default = new.configs.get((BROKER_RESOURCE, ""), {})
             own = new.configs.get((BROKER_RESOURCE, str(self.config.node_id)), {})
             self.services.config = self.config.with_dynamic(default, own)
+
+    def _end(self, promise: Promise[None]) -> None:
+        assert promise.error is not None
+        self.ended.fail(promise.error)
 
     # -- stop
 

@@ -83,6 +83,34 @@ def test_a_terminal_that_is_closed_does_not_end_it(tmp_path: Path) -> None:
         assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
+def test_metadata_that_cannot_be_read_while_it_serves_ends_it_with_what_to_do(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from tidelog.cli import serve
+from tidelog.cli.serve_flags import Given
+from tidelog.raft.driver import ReplayBatch
+
+class Following(serve.Broker):
+    def start(self):
+        def follow():
+            self.services.quorum.resign()
+            self.services.controller.replay([ReplayBatch(99, 2, 0, [b"\\x01\\x7f\\x00\\x00"])])
+        started = super().start()
+        started.on_done(lambda _: self.env.loop.call_soon(follow))
+        return started
+
+serve.Broker = Following
+sys.exit(serve.run(Given(data={str(tmp_path)!r}, listen="127.0.0.1:0")))
+"""
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    told = rf"the record at offset 99 of the metadata log in {tmp_path}/__cluster_metadata-0: .* type 127.* ends: start"
+    assert re.search(told, done.stderr)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 def test_it_names_its_own_address_not_the_one_that_clients_are_told(tmp_path: Path) -> None:
     told = "advertised.listeners=PLAINTEXT://queue.example.org:9092"
     with serving("--data", tmp_path, "--listen", "127.0.0.1:0", "--set", told) as process:

@@ -1,5 +1,6 @@
 """A controller on its log: starts, restarts, snapshots, crashes."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import MetadataError
 from tidelog.metadata.image import ClusterImage
 from tidelog.raft.driver import ReplayBatch
+from tidelog.raft.events import NO_LEADER
 from tidelog.raft.folder import FolderError
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotId, read_snapshot
@@ -19,7 +21,8 @@ from tidelog.wire.batch import iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from tidelog.wire.records.control import decode_control
-from tidelog.wire.records.metadata import Record, decode_record
+from tidelog.wire.records.metadata import Record, decode_record, encode_record
+from tidelog.wire.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 SMALL = RaftSettings(snapshot_bytes=2000, retention_bytes=6000, snapshot_interval_ms=0)
 
@@ -420,24 +423,69 @@ def test_unknown_record_of_a_newer_version_is_told_with_its_place(world: World) 
     node.kill()
     node = Node(world, RaftSettings(), {})
     world.settle(node.ready)
-    with pytest.raises(MetadataError, match=r"the metadata log near offset 13 in .*: .* type 127"):
+    with pytest.raises(MetadataError, match=r"the record at offset 13 of the metadata log in .*: .* type 127"):
         node.ready.result()
 
 
-def test_committed_record_that_cannot_be_understood_while_serving_is_told(
-    world: World, caplog: pytest.LogCaptureFixture
+UNKNOWN = b"\x01\x7f\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "told"),
+    [
+        (UNKNOWN, r"the record at offset 98 of .*: a metadata record has type 127"),
+        (b"\x01\x02", r"the record at offset 98 of .*: a metadata record is cut off after 2 bytes"),
+        (
+            encode_record(RemoveTopicRecord(topic_id=b"t" * 16)),
+            r"the record at offset 98 of .*: .* which doesn't exist",
+        ),
+    ],
+)
+def test_committed_record_that_cannot_be_understood_while_serving_ends_the_node(
+    world: World, caplog: pytest.LogCaptureFixture, unreadable: bytes, told: str
 ) -> None:
-    """At a node that follows: it stays at what it knew, says so, and never leads again."""
+    """At a node that follows: it says which one and what to do, follows nothing more, and never leads again."""
     node = world.start()
     node.raft.resign()
     before = node.image
-    node.controller.replay([ReplayBatch(99, 2, 0, [b"\x01\x7f\x00\x00"])])
-    assert caplog.records[-1].levelname == "CRITICAL"
-    assert "near offset 99" in caplog.text
-    assert "restart it" in caplog.text
+    readable = encode_record(setting(1))
+    chunk = [
+        ReplayBatch(95, 2, 0, [readable, readable]),
+        ReplayBatch(96, 3, 0, []),
+        ReplayBatch(99, 3, 0, [readable, unreadable, readable]),
+    ]
+    assert not node.controller.ended.done
+    node.controller.replay(chunk)
+    node.controller.replay([ReplayBatch(100, 3, 0, [readable])])
+    with pytest.raises(MetadataError, match=told):
+        node.controller.ended.result()
+    (said,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert re.search(told, said.getMessage())
+    assert METADATA in said.getMessage()
+    assert "start the version that wrote it, or restore the folder from a backup" in said.getMessage()
     node.controller.lead(3)
     assert node.controller.submit(lambda image, now_ms: ([], None)).error.code is ErrorCode.NOT_CONTROLLER
     assert node.image is before
+
+
+def test_chunk_that_cannot_be_understood_only_as_a_whole_ends_the_node_too(world: World) -> None:
+    node = world.start()
+    node.raft.resign()
+    hole = [TopicRecord(name="t", topic_id=b"t" * 16), PartitionRecord(partition_id=1, topic_id=b"t" * 16)]
+    node.controller.replay([ReplayBatch(99, 2, 0, [encode_record(record) for record in hole])])
+    with pytest.raises(MetadataError, match=r"the records up to offset 99 of .*: topic t lacks partition 0"):
+        node.controller.ended.result()
+
+
+def test_node_that_cannot_understand_its_metadata_resigns_when_it_is_elected(world: World) -> None:
+    node = world.start()
+    node.raft.append([UNKNOWN], node.raft.epoch, 0)
+    world.run(1)
+    node.kill()
+    node = Node(world, RaftSettings(), {})
+    world.settle(node.ready)
+    world.run(1)
+    assert node.raft.leader_id == NO_LEADER
 
 
 def test_folder_of_another_node_is_refused(world: World) -> None:
@@ -487,7 +535,7 @@ def test_damage_in_the_middle_of_the_log_is_told(world: World) -> None:
         node.write(setting(number))
     node.stop()
     world.disk.flip_bit(f"{METADATA}/00000000000000000000.log", 300, 320)
-    with pytest.raises(MetadataError, match="CORRUPT_MESSAGE"):
+    with pytest.raises(MetadataError, match=r"CORRUPT_MESSAGE: the batch at offset \d+: "):
         world.start()
 
 

@@ -29,7 +29,7 @@ class Scribe:
             self.log,
             RaftSettings(retention_bytes=0),
             self._source,
-            lambda: (0, VoterSet((Voter(ReplicaKey(1), ()),))),
+            lambda _: (0, VoterSet((Voter(ReplicaKey(1), ()),))),
         )
 
     def _source(self) -> SnapshotSource:

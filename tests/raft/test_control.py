@@ -66,3 +66,48 @@ def test_control_batch_tells_leader_and_voters() -> None:
     for record in records(batch, header):
         history.note(decode_control(record.key or b"", record.value or b""), in_log=True)
     assert (history.kraft_version, history.voters, history.in_log) == (1, VOTERS, True)
+
+
+def sets_of(*counts: int) -> list[VoterSet]:
+    return [VoterSet(tuple(Voter(ReplicaKey(id, bytes([id]) * 16)) for id in range(1, count + 1))) for count in counts]
+
+
+def test_voters_that_are_cut_off_the_log_are_taken_back() -> None:
+    three, four, five = sets_of(3, 4, 5)
+    history = VoterHistory()
+    assert (history.voters, history.kraft_version, history.in_log) == (None, 0, False)
+    history.note(voters_record(three), in_log=False)
+    history.note(KRaftVersionRecord(kraft_version=0), in_log=False)
+    for offset, voters in ((10, four), (20, five)):
+        history.note(KRaftVersionRecord(kraft_version=1), in_log=True, offset=offset - 1)
+        history.note(voters_record(voters), in_log=True, offset=offset)
+    assert [history.at(end) for end in (0, 10, 11, 20, 21, 99)] == [
+        (0, three),
+        (1, three),
+        (1, four),
+        (1, four),
+        (1, five),
+        (1, five),
+    ]
+    history.cut(21)
+    assert history.voters == five
+    history.cut(20)
+    assert (history.voters, history.kraft_version, history.in_log) == (four, 1, True)
+    history.cut(9)
+    assert (history.voters, history.kraft_version, history.in_log) == (three, 0, False)
+    history.cut(0)  # what a checkpoint says stays
+    assert history.voters == three
+
+
+def test_voters_of_what_is_committed_are_kept_as_the_last_word_only() -> None:
+    three, four, five = sets_of(3, 4, 5)
+    history = VoterHistory()
+    for offset, voters in ((-1, three), (10, four), (20, five)):
+        history.note(KRaftVersionRecord(kraft_version=offset > 0), in_log=True, offset=offset)
+        history.note(voters_record(voters), in_log=True, offset=offset)
+    history.forget_before(20)
+    assert (history.voters, history.kraft_version) == (five, 1)
+    history.cut(20)
+    assert (history.voters, history.kraft_version) == (four, 1)
+    history.cut(0)
+    assert history.voters == four

@@ -45,7 +45,10 @@ class Known(NamedTuple):
 
 
 MODULES = (
-    Module("raft/quorum.py", ("tests/raft/test_quorum.py",)),
+    Module(
+        "raft/quorum.py",
+        ("tests/raft/test_quorum.py", "tests/raft/test_quorum_members.py", "tests/raft/test_network.py"),
+    ),
     Module(
         "server/connection.py",
         ("tests/server/test_connection.py", "tests/server/test_connection_ends.py", "tests/server/test_flood.py"),
@@ -156,7 +159,7 @@ KNOWN: tuple[Known, ...] = (
         "the role is another one now: nothing behind it applies",
         behind="self._on_leader_heard(event.leader_id, event.epoch)",
     ),
-    Known("raft/quorum.py", "return", "who grants names no leader", behind="self._count_votes()"),
+    Known("raft/quorum.py", "-ends.get(key.id, -1)", "no end is negative: behind all others", kind="constant"),
     Known(
         "replica/partition.py",
         "if current_epoch < self.leader_epoch",

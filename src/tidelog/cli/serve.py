@@ -1,8 +1,8 @@
 """`tidelog serve`: a broker on the real environment, from its settings to its exit code.
 
 What it promises to whoever starts it: one line on stdout when clients are served, naming the address; errors on stderr
-that say what to do; exit code 0 after SIGTERM or SIGINT, 2 where its flags or settings are wrong. Imports are kept
-lean, since each start pays for them.
+that say what to do; exit code 0 after SIGTERM or SIGINT, 1 where it can't start or can't go on, 2 where its flags or
+settings are wrong. Imports are kept lean, since each start pays for them.
 """
 
 import errno
@@ -93,6 +93,7 @@ class _Serving:
             self._exit_code = _refuse(explain(started.error, self._config), _exit_code(started.error))
             self._loop.stop()
             return
+        self._broker.ended.on_done(self._ended)
         garbage.begin(self._loop)
         for line in overridden(self._broker.services.config):
             log.warning(line)
@@ -113,6 +114,13 @@ class _Serving:
         self._stopping = True
         log.info("%s: stopping", number.name)
         self._broker.stop().on_done(self._stopped)
+
+    def _ended(self, ended: Promise[None]) -> None:
+        """It can't go on, and said why: what clients wrote is made durable, as at any stop."""
+        self._exit_code = FAILED
+        if not self._stopping:
+            self._stopping = True
+            self._broker.stop().on_done(self._stopped)
 
     def _stopped(self, stopped: Promise[None]) -> None:
         if stopped.error is not None:

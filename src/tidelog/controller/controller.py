@@ -18,6 +18,7 @@ from tidelog.metadata.apply import ImageBuilder, ImageError, fold, fold_steps
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import EMPTY_IMAGE, ClusterImage, EndpointImage
 from tidelog.metadata.records import image_records
+from tidelog.metadata.unreadable import UnreadableRecordError, decode_records, locate
 from tidelog.metadata.versions import SUPPORTED, record_version
 from tidelog.raft.checkpointer import SnapshotSource
 from tidelog.raft.driver import RaftDriver, ReplayBatch
@@ -50,6 +51,8 @@ class Controller:
         self._incarnation_id = env.random.uuid()
         self._ready: Promise[None] = Promise()
         self._broken: MetadataError | None = None
+        self.ended: Promise[None] = Promise()
+        """Fails when this node, which served already, can't go on: what is committed can't be understood."""
         log = RecordLog(raft, lambda: self.machine.newest.metadata_version)
         self.machine: Machine[ClusterImage, Record] = Machine(
             EMPTY_IMAGE,
@@ -94,40 +97,49 @@ class Controller:
     def replay(self, batches: Iterable[ReplayBatch]) -> None:
         if self._broken is not None:
             return
-        records: list[Record] = []
-        last: ReplayBatch | None = None
+        chunk = _Chunk()
         try:
-            for last in batches:
-                records += [decode_record(value) for value in last.values]
-                if len(records) >= REPLAY_RECORDS:
-                    self.machine.replay(records, Position(last.last_offset, last.epoch, last.timestamp_ms))
-                    records = []
-                    last = None
-            if last is not None:
-                self.machine.replay(records, Position(last.last_offset, last.epoch, last.timestamp_ms))
+            for batch in batches:
+                chunk.add(batch)
+                if len(chunk.records) >= REPLAY_RECORDS:
+                    self._replay_chunk(chunk)
+                    chunk = _Chunk()
+            self._replay_chunk(chunk)
             check_features(self.machine.newest)
-        except (MetadataError, MalformedError, ImageError, KafkaError) as error:
-            near = "" if last is None else f" near offset {last.last_offset}"
-            self._stop_following(MetadataError(f"the metadata log{near} in {self.raft.folder}: {error}"))
+        except UnreadableRecordError as error:
+            self._end(MetadataError(f"{error.place} of the metadata log in {self.raft.folder}: {error.reason}"))
+        except (MetadataError, KafkaError) as error:
+            self._end(MetadataError(f"the metadata log in {self.raft.folder}: {error}"))
 
-    def _stop_following(self, error: MetadataError) -> None:
+    def _replay_chunk(self, chunk: "_Chunk") -> None:
+        if chunk.position is None:
+            return
+        before = self.machine.newest
+        try:
+            self.machine.replay(chunk.records, chunk.position)
+        except ImageError as error:
+            raise locate(before, chunk.records, chunk.offsets, error) from None
+
+    def _end(self, error: MetadataError) -> None:
         """What is committed can't be understood. This comes from the loop, where nobody would hear an exception: the
-        start fails; where this node serves already, it stays at what it knew. Either way it decides nothing any more.
+        start fails, or, where this node serves already, it ends. Until it has, it decides nothing any more.
         """
         self._broken = error
         if not self._ready.done:
             self._ready.fail(error)
-        else:
-            _logger.critical(
-                "%s. This node follows the metadata no longer: restart it; should that fail, start the version that "
-                "wrote it, or restore the folder from a backup",
-                error,
-            )
+            return
+        _logger.critical(
+            "%s. This node can't follow the metadata any further, and ends: start the version that wrote it, or "
+            "restore the folder from a backup",
+            error,
+        )
+        self.ended.fail(error)
 
     def lead(self, epoch: int) -> None:
         """Open the epoch: nothing else is decided in it unless the first change, which ends what another controller
         left open, could be written."""
         if self._broken is not None:
+            self.raft.resign()
             return
         self.machine.lead(epoch)
         activated = self.submit(lambda image, _: activation_records(image, self._bootstrap, self.defaults))
@@ -170,6 +182,22 @@ class Controller:
         level = image.metadata_version
         values = (encode_record(record, record_version(record, level)) for record in image_records(image))
         return SnapshotSource(SnapshotId(image.offset + 1, image.epoch), image.timestamp_ms, values)
+
+
+class _Chunk:
+    """Records that are folded at once, each with its offset."""
+
+    __slots__ = ("offsets", "position", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.offsets: list[int] = []
+        self.position: Position | None = None
+
+    def add(self, batch: ReplayBatch) -> None:
+        self.records += decode_records(batch.values, batch.first_offset)
+        self.offsets += range(batch.first_offset, batch.last_offset + 1)
+        self.position = Position(batch.last_offset, batch.epoch, batch.timestamp_ms)
 
 
 def check_features(image: ClusterImage) -> None:

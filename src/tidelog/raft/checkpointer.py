@@ -41,7 +41,8 @@ class SnapshotSource(NamedTuple):
 
 
 class Checkpointer:
-    """The checkpoints of one replica. `source` gives the state when the time has come; `voters` who they are then."""
+    """The checkpoints of one replica. `source` gives the state when the time has come; `voters` who they were
+    below an offset, with the kraft.version."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Checkpointer:
         log: MetadataLog,
         settings: RaftSettings,
         source: Callable[[], SnapshotSource | None],
-        voters: Callable[[], tuple[int, VoterSet]],
+        voters: Callable[[int], tuple[int, VoterSet | None]],
     ) -> None:
         remove_leftovers(env.disk, folder)
         self.snapshots = list_snapshots(env.disk, folder)
@@ -97,7 +98,7 @@ class Checkpointer:
         self._under_way = True
         self._bytes = 0
         disk, folder, now_ms = self._env.disk, self._folder, self._env.clock.now_ms()
-        kraft_version, voters = self._voters()
+        kraft_version, voters = self._voters(source.id.offset)
 
         def write() -> None:
             batches = encode_snapshot(
@@ -140,7 +141,7 @@ class Checkpointer:
                 break
             gone.append(self.snapshots.pop(0))
             before = self._log.size_bytes()
-            self._log.delete_before(following.offset)
+            self._log.delete_before(following)
             total -= sizes[oldest] + before - self._log.size_bytes()
         delete_snapshots(disk, folder, gone)
 

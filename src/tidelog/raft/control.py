@@ -1,7 +1,6 @@
 """Control batches of the metadata log and its snapshots: who leads, who votes, where a snapshot begins and ends."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.env.network import Buffer
@@ -129,18 +128,52 @@ def voter_set(record: VotersRecord) -> VoterSet:
     )
 
 
-@dataclass(slots=True)
 class VoterHistory:
-    """The voters and the kraft.version as the control records read so far have them."""
+    """The voters and the kraft.version as the control records of the log have them, by offset.
 
-    kraft_version: int = 0
-    voters: VoterSet | None = None
-    in_log: bool = False
-    """Whether the log, and not only the checkpoint that the folder was formatted with, names the voters."""
+    The last record counts as soon as it is in the log, committed or not (KIP-853): majorities of two sets that differ
+    by one voter share one, and a leader changes one at a time. When the log is cut, what it said before counts again.
+    """
 
-    def note(self, record: ControlRecord | None, *, in_log: bool) -> None:
+    def __init__(self) -> None:
+        self._voters: list[tuple[int, VoterSet, bool]] = []
+        self._versions: list[tuple[int, int]] = []
+
+    def at(self, end: int) -> tuple[int, VoterSet | None]:
+        """The kraft.version and the voters as they were below `end`: what a checkpoint of that names."""
+        version = next((version for offset, version in reversed(self._versions) if offset < end), 0)
+        return version, next((voters for offset, voters, _ in reversed(self._voters) if offset < end), None)
+
+    @property
+    def kraft_version(self) -> int:
+        return self._versions[-1][1] if self._versions else 0
+
+    @property
+    def voters(self) -> VoterSet | None:
+        return self._voters[-1][1] if self._voters else None
+
+    @property
+    def in_log(self) -> bool:
+        """Whether the log, and not only the checkpoint that the folder was formatted with, names the voters."""
+        return bool(self._voters) and self._voters[-1][2]
+
+    def note(self, record: ControlRecord | None, *, in_log: bool, offset: int = -1) -> None:
+        """A control record that stands at `offset`, or in a checkpoint of what is up to there."""
         if isinstance(record, KRaftVersionRecord):
-            self.kraft_version = record.kraft_version
+            self._versions.append((offset, record.kraft_version))
         elif isinstance(record, VotersRecord):
-            self.voters = voter_set(record)
-            self.in_log = in_log
+            self._voters.append((offset, voter_set(record), in_log))
+
+    def cut(self, end: int) -> None:
+        """The log ends at `end` now. What a checkpoint says stays: what is in one is never cut."""
+        while len(self._voters) > 1 and self._voters[-1][0] >= end:
+            self._voters.pop()
+        while len(self._versions) > 1 and self._versions[-1][0] >= end:
+            self._versions.pop()
+
+    def forget_before(self, start: int) -> None:
+        """All below `start` is committed: of what was said there, the last word is enough."""
+        while len(self._voters) > 1 and self._voters[1][0] < start:
+            del self._voters[0]
+        while len(self._versions) > 1 and self._versions[1][0] < start:
+            del self._versions[0]

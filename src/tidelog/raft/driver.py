@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from tidelog.env import Environment
 from tidelog.env.loop import Timer
+from tidelog.env.network import Buffer
 from tidelog.env.promise import Promise
 from tidelog.env.slices import whole
 from tidelog.raft.checkpointer import Checkpointer, SnapshotSource
@@ -30,6 +31,8 @@ from tidelog.raft.events import (
     ElectionState,
     Event,
     Lead,
+    LogEnd,
+    LogFailed,
     MadeDurable,
     Remember,
     Resigned,
@@ -37,15 +40,16 @@ from tidelog.raft.events import (
     Started,
     StopLeading,
     TimedOut,
-    TimerKind,
+    VotersChanged,
 )
+from tidelog.raft.fetch import cut_at
 from tidelog.raft.metadata_log import MetadataLog
 from tidelog.raft.quorum import Quorum, Role
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotContents, SnapshotError, SnapshotId, read_snapshot
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
-from tidelog.wire.batch import check, records
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.batch import BatchHeader, check, iterate, records
+from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.records.control import ControlRecord, KRaftVersionRecord, decode_control
 from tidelog.wire.uuids import uuid_text
 
@@ -62,6 +66,11 @@ class ReplayBatch(NamedTuple):
     epoch: int
     timestamp_ms: int
     values: list[bytes]
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first value; a batch of raft's own has none."""
+        return self.last_offset + 1 - len(self.values)
 
 
 class RaftListener(Protocol):
@@ -100,7 +109,6 @@ class RaftDriver:
     ) -> None:
         self.folder = folder
         self.local = local
-        self.kraft_version = 0
         self.quorum: Quorum
         self._env = env
         self._log = log
@@ -111,7 +119,7 @@ class RaftDriver:
         self._checkpointer: Checkpointer | None = None
         self._replayed = 0
         self._leading: int | None = None
-        self._voters_in_log = False
+        self._history = VoterHistory()
         self._taking_part = False
         self._stopped = False
         self.offline: str | None = None
@@ -140,6 +148,10 @@ class RaftDriver:
         return self._log.log_start
 
     @property
+    def kraft_version(self) -> int:
+        return self._history.kraft_version
+
+    @property
     def voters(self) -> VoterSet:
         return self.quorum.voters
 
@@ -162,14 +174,12 @@ class RaftDriver:
             self._log,
             self._settings,
             listener.snapshot_source,
-            lambda: (self.kraft_version, self.voters),
+            self._history.at,
         )
-        history = VoterHistory()
-        loaded_ms = self._load(history)
-        log_bytes = self._scan_control_batches(history)
+        history = self._history
+        loaded_ms = self._load()
+        log_bytes = self._scan_control_batches()
         self._checkpointer.begin(log_bytes, self._env.clock.now_ms() - loaded_ms)
-        self._voters_in_log = history.in_log
-        self.kraft_version = history.kraft_version
         voters = history.voters or VoterSet((Voter(ReplicaKey(self.local.key.id), self.local.endpoints),))
         local = self.local.key if self.kraft_version else ReplicaKey(self.local.key.id)
         if not voters.is_voter(local):
@@ -204,7 +214,7 @@ class RaftDriver:
         if self._leading is not None:
             self.handle(Resigned())
 
-    def _load(self, history: VoterHistory) -> int:
+    def _load(self) -> int:
         """Hand the newest checkpoint on, and see that the log goes on where it ends. Of when it is."""
         timestamp_ms = self._env.clock.now_ms()
         snapshot = self.snapshots[-1] if self.snapshots else SnapshotId(0, 0)
@@ -217,23 +227,26 @@ class RaftDriver:
             contents = read_snapshot(self._env.disk, f"{self.folder}/{snapshot.file_name}")
             timestamp_ms = contents.header.last_contained_log_timestamp
             for record in contents.control:
-                history.note(record, in_log=snapshot.offset > 0)
+                self._history.note(record, in_log=snapshot.offset > 0, offset=snapshot.offset - 1)
             if snapshot.offset:
                 self._listener.load_snapshot(contents, snapshot)
-        if self._log.end.offset < snapshot.offset:  # the checkpoint is durable, the log's end was not
-            self._log.start_over_at(snapshot.offset)
+        self._log.begin_behind(snapshot)  # the checkpoint is durable, the log's end may not have been
         self._replayed = snapshot.offset
         return timestamp_ms
 
-    def _scan_control_batches(self, history: VoterHistory) -> int:
+    def _scan_control_batches(self) -> int:
         """Who votes, as the log behind the checkpoint has it; how many bytes that is."""
         log_bytes = 0
         for header, buffer in self._log.batches(self._replayed, self._log.end.offset):
             log_bytes += header.size
-            if header.control:
-                for record in records(buffer, header):
-                    history.note(decode_control(record.key or b"", record.value or b""), in_log=True)
+            self._note_control(header, buffer)
         return log_bytes
+
+    def _note_control(self, header: BatchHeader, buffer: Buffer) -> None:
+        if header.control:
+            for record in records(buffer, header):
+                control = decode_control(record.key or b"", record.value or b"")
+                self._history.note(control, in_log=True, offset=record.offset)
 
     # ---- events and effects ----
 
@@ -251,8 +264,8 @@ class RaftDriver:
                 case StopLeading(epoch):
                     self._leading = None
                     self._listener.stop_leading(epoch)
-                case SetTimer(kind):
-                    self._set_timer(kind)
+                case SetTimer():
+                    self._set_timer(effect)
                 case _:
                     assert self._send is not None, f"{effect} is for other voters, and there is no way to reach them"
                     self._send(effect)
@@ -261,14 +274,16 @@ class RaftDriver:
         """Append the batch that opens the epoch; with it the voters, where the log doesn't name them as they are."""
         voters = self.voters
         opening: list[ControlRecord] = [leader_change(self.local.key.id, voters, granting)]
-        if self.kraft_version > 0 and (not self._voters_in_log or self.local not in voters.voters):
-            voters = self.quorum.voters = voters.with_voter(self.local)
+        if self.kraft_version > 0 and (not self._history.in_log or self.local not in voters.voters):
+            voters = voters.with_voter(self.local)
             opening += [KRaftVersionRecord(kraft_version=self.kraft_version), voters_record(voters)]
-            self._voters_in_log = True
+        self.handle(VotersChanged(voters))
         self._write(control_batch(opening, self.log_end, epoch, self._env.clock.now_ms()))
 
     def _write(self, batch: bytearray) -> None:
         self._log.append(batch)
+        for header in iterate(batch):
+            self._note_control(header, batch)
         assert self._checkpointer is not None
         self._checkpointer.wrote(len(batch))
         self.handle(Appended(self._log.end))
@@ -283,7 +298,7 @@ class RaftDriver:
         self.offline = reason
         _logger.error("the metadata log is offline, this node leads it no longer: %s", reason)
         if self._taking_part:
-            self.handle(Resigned())
+            self.handle(LogFailed())
 
     def _committed(self, end: int) -> None:
         if self._leading is not None:
@@ -296,35 +311,63 @@ class RaftDriver:
                 self._leading = self.epoch
                 self._listener.lead(self.epoch)
         assert self._checkpointer is not None
+        if self.snapshots:
+            self._history.forget_before(self.snapshots[-1].offset)
         self._checkpointer.take_if_due()
 
     def _replay_to(self, end: int) -> None:
         if end > self._replayed:
-            self._listener.replay(self._decoded(self._replayed, end))
-            self._replayed = end
+            start, self._replayed = self._replayed, end  # once, also where whoever follows it fails
+            self._listener.replay(self._decoded(start, end))
 
     def _decoded(self, start: int, end: int) -> Iterator[ReplayBatch]:
         for header, buffer in self._log.batches(start, end):
-            check(buffer, header, header.end)
-            values = [] if header.control else data_values(buffer, header)
+            try:
+                check(buffer, header, header.end)
+                values = [] if header.control else data_values(buffer, header)
+            except (KafkaError, MalformedError) as error:
+                code = error.code if isinstance(error, KafkaError) else ErrorCode.CORRUPT_MESSAGE
+                raise KafkaError(code, f"the batch at offset {header.base_offset}: {error}") from None
             yield ReplayBatch(header.last_offset, header.leader_epoch, header.max_timestamp, values)
 
-    def _set_timer(self, kind: TimerKind) -> None:
+    def _set_timer(self, timer: SetTimer) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if kind is TimerKind.NONE or self._stopped or len(self.voters.voters) == 1:
+        if self._stopped or len(self.voters.voters) == 1:
             return  # a quorum of one waits for nobody
-        timeout_ms = self._settings.fetch_timeout_ms
-        if kind is TimerKind.ELECTION:
-            timeout_ms = self._settings.election_timeout_ms
-            timeout_ms += self._env.random.random_int(0, timeout_ms)
+        timeout_ms = self._settings.timeout_ms(timer, self._env.random.random_int)
         self._timer = self._env.loop.call_later(timeout_ms / 1000, self.handle, TimedOut())
 
     def take_snapshot(self) -> Promise[None]:
         """Write a checkpoint of the committed state now."""
         assert self._checkpointer is not None
         return self._checkpointer.take()
+
+    # ---- following ----
+
+    def take(self, batches: bytearray) -> None:
+        """Append what the leader answered to a fetch: batches with their offsets and epochs. Voters that they name
+        count from now on, committed or not. Raises as the log does where one isn't sound."""
+        assert self.quorum.role is Role.FOLLOWER
+        self._write(batches)
+        self._voters_as_logged()
+
+    def cut(self, diverging: LogEnd) -> None:
+        """The leader's log parts ways with this one at `diverging` or before. Voters that were named behind the cut are
+        taken back."""
+        assert self.quorum.role is Role.FOLLOWER
+        offset = cut_at(self._log, diverging)
+        assert offset >= self.high_watermark, f"what is committed would be cut at {offset}"
+        self._log.truncate_to(offset)
+        self._history.cut(offset)
+        self.handle(Appended(self._log.end))
+        self._voters_as_logged()
+
+    def _voters_as_logged(self) -> None:
+        voters = self._history.voters
+        if voters is not None and voters != self.voters:
+            self.handle(VotersChanged(voters))
 
     # ---- appending, while leading ----
 

@@ -6,7 +6,7 @@ Named tuples, since twenty dataclasses would cost the start of a broker ten mill
 from enum import Enum
 from typing import NamedTuple
 
-from tidelog.raft.voters import ReplicaKey
+from tidelog.raft.voters import ReplicaKey, VoterSet
 
 NO_LEADER = -1
 
@@ -32,7 +32,7 @@ class TimerKind(Enum):
     ELECTION = "election"  # no leader is known: stand for election when it fires
     FETCH = "fetch"  # the leader is silent for too long when it fires
     CHECK_QUORUM = "check quorum"  # the leader asks itself whether a majority still fetches
-    NONE = "none"
+    SUCCESSION = "succession"  # the leader stepped down: stand when those that it prefers had their turn
 
 
 # ---- events ----
@@ -47,10 +47,13 @@ class TimedOut(NamedTuple):
 
 
 class VoteRequested(NamedTuple):
+    """`voter` is who was asked, where that is told: a replica with another disk is another voter, and doesn't grant."""
+
     candidate: ReplicaKey
     epoch: int
     log_end: LogEnd
     pre_vote: bool = False
+    voter: ReplicaKey | None = None
 
 
 class VoteAnswered(NamedTuple):
@@ -64,17 +67,19 @@ class VoteAnswered(NamedTuple):
 
 
 class LeaderHeard(NamedTuple):
-    """Somebody leads `epoch`: a BeginQuorumEpoch request, or any answer that says so."""
+    """Somebody leads `epoch`: a BeginQuorumEpoch request, or any answer that says so. NO_LEADER where an answer knows
+    the epoch only."""
 
     leader_id: int
     epoch: int
 
 
 class LeaderEnded(NamedTuple):
-    """The leader of `epoch` steps down of its own will (EndQuorumEpoch)."""
+    """The leader of `epoch` steps down of its own will (EndQuorumEpoch). `successors`, the most up to date first."""
 
     leader_id: int
     epoch: int
+    successors: tuple[ReplicaKey, ...] = ()
 
 
 class Appended(NamedTuple):
@@ -97,14 +102,25 @@ class ReplicaFetched(NamedTuple):
 
 
 class CommitHeard(NamedTuple):
-    """The leader of `epoch` says how far the log is committed."""
+    """The leader of `epoch` answered a fetch, and says how far the log is committed."""
 
     epoch: int
     offset: int
 
 
+class VotersChanged(NamedTuple):
+    """The last VotersRecord in the own log is another one: it was appended, committed or not, or what came behind this
+    one was cut."""
+
+    voters: VoterSet
+
+
 class Resigned(NamedTuple):
-    """This replica is to lead no longer: it stops, or its log failed."""
+    """This replica is to lead no longer: it stops, or what is on top of it can't lead. It may stand again."""
+
+
+class LogFailed(NamedTuple):
+    """The own log can't be written any more: this replica leads no longer, and never again."""
 
 
 Event = (
@@ -118,7 +134,9 @@ Event = (
     | MadeDurable
     | ReplicaFetched
     | CommitHeard
+    | VotersChanged
     | Resigned
+    | LogFailed
 )
 
 
@@ -172,10 +190,11 @@ class StopLeading(NamedTuple):
 
 
 class AnnounceEnd(NamedTuple):
-    """Tell the other voters that the epoch is over (EndQuorumEpoch)."""
+    """Tell the other voters that the epoch is over (EndQuorumEpoch), and who is to be the next: the first can be."""
 
     epoch: int
     voter_ids: tuple[int, ...]
+    successors: tuple[ReplicaKey, ...] = ()
 
 
 class Commit(NamedTuple):
@@ -185,7 +204,10 @@ class Commit(NamedTuple):
 
 
 class SetTimer(NamedTuple):
+    """`halvings`: how often the longest wait is halved for this successor."""
+
     kind: TimerKind
+    halvings: int = 0
 
 
 Effect = (

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from tidelog.env.network import Buffer
 from tidelog.raft.events import LogEnd
+from tidelog.raft.snapshot import SnapshotId
 from tidelog.wire.batch import BatchHeader
 
 
@@ -19,27 +20,35 @@ class MetadataLog(Protocol):
 
     @property
     def end(self) -> LogEnd:
-        """The offset behind the last batch, and that batch's epoch."""
+        """The offset behind the last batch, and that batch's epoch; the checkpoint's where no batch is behind it."""
         ...
 
     def open(self, on_durable: Callable[[int], None], on_offline: Callable[[str], None]) -> None:
         """Recover what is on disk. From now on `on_durable(end)` is called as the durable end advances."""
         ...
 
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        """As `fetch.EpochLog` has it."""
+        ...
+
     def append(self, batch: bytearray) -> None:
-        """Write one batch at the end, and ask for it to be made durable soon."""
+        """Write one batch, or several, at the end, and ask for them to be made durable soon."""
+        ...
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what is at `offset` and above."""
         ...
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         """The batches from the one that holds `start` up to offset `end`, each with the buffer that it lies in."""
         ...
 
-    def delete_before(self, offset: int) -> None:
-        """Everything below is in a snapshot: segments that lie wholly below it may go."""
+    def delete_before(self, snapshot: SnapshotId) -> None:
+        """Everything below is in a checkpoint: segments that lie wholly below it may go."""
         ...
 
-    def start_over_at(self, offset: int) -> None:
-        """A snapshot is ahead of the log: drop the log and go on behind the snapshot."""
+    def begin_behind(self, snapshot: SnapshotId) -> None:
+        """This is the newest checkpoint: where the log isn't as up to date, drop it and go on behind the checkpoint."""
         ...
 
     def size_bytes(self) -> int: ...

@@ -3,8 +3,9 @@
 How it works. An epoch has at most one leader. A replica that hears of no leader asks the voters whether they would
 vote for it (pre-vote: PROSPECTIVE); when a majority would, it opens a new epoch and asks for the votes themselves
 (CANDIDATE); with a majority of them it leads (LEADER) until it hears of a newer epoch, or a majority stops fetching
-from it, or it steps down (RESIGNED). Everybody else follows (FOLLOWER), or knows of no leader, with its vote given in
-this epoch (VOTED) or not (UNATTACHED).
+from it, or it steps down (RESIGNED); when nobody else leads soon, it stands again: it may be the only one whose log is
+long enough. Everybody else follows (FOLLOWER), or knows of no leader, with its vote given in this epoch (VOTED) or not
+(UNATTACHED).
 
 Why it is safe:
 
@@ -19,11 +20,20 @@ Why it is safe:
    durable at a majority (`_epoch_start`): what older epochs left counts as committed only below it, since a majority
    that holds old records alone could still be overruled (section 5.4.2 of the Raft paper).
 5. *A leader without its majority stops.* Every check interval it must have been fetched from by a majority.
-6. *A pre-vote changes nothing*: no epoch, no vote; so a replica that comes and goes doesn't unseat a leader.
+6. *A pre-vote opens no epoch and takes no vote*, so a replica that comes and goes doesn't unseat a leader. Who is asked
+   in an epoch that is news to it enters that one: it was opened by who had a majority of pre-votes.
+
+7. *Who votes* is what the last VotersRecord in the own log says, committed or not, and a voter is an id and a disk: who
+   came back with an empty one is asked for nothing, and what it held before doesn't count for it.
+
+Who steps down names the others, the most up to date first: that one stands at once, each of the rest waits twice as
+long as the one before it, so that they don't split the votes. An observer, or a voter whose log can't be written, waits
+for a leader and never stands.
 
 A quorum of one voter takes the same way: its own vote is the majority, so it leads as soon as it is `Started`.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 
 from tidelog.raft.events import (
@@ -43,6 +53,7 @@ from tidelog.raft.events import (
     LeaderEnded,
     LeaderHeard,
     LogEnd,
+    LogFailed,
     MadeDurable,
     Remember,
     ReplicaFetched,
@@ -54,8 +65,12 @@ from tidelog.raft.events import (
     TimerKind,
     VoteAnswered,
     VoteRequested,
+    VotersChanged,
 )
 from tidelog.raft.voters import ReplicaKey, VoterSet
+
+REPLICAS_MAX = 10_000
+"""Replicas that a leader keeps in mind, observers too; of more, those that fetched last."""
 
 
 class Role(Enum):
@@ -91,7 +106,7 @@ _TIMERS: dict[Role, TimerKind] = {
     Role.CANDIDATE: TimerKind.ELECTION,
     Role.LEADER: TimerKind.CHECK_QUORUM,
     Role.FOLLOWER: TimerKind.FETCH,
-    Role.RESIGNED: TimerKind.NONE,
+    Role.RESIGNED: TimerKind.ELECTION,
 }
 
 
@@ -102,9 +117,11 @@ class Quorum:
         "_durable",
         "_effects",
         "_epoch_start",
+        "_fetched",
         "_given_up",
         "_granting",
         "_heard",
+        "_log_failed",
         "election",
         "high_watermark",
         "local",
@@ -128,8 +145,8 @@ class Quorum:
         self.local = local
         self.voters = voters
         self.role: Role = Role.UNATTACHED if election.voted is None else Role.VOTED
-        if election.leader_id not in (NO_LEADER, local.id):
-            self.role = Role.FOLLOWER
+        if election.leader_id != NO_LEADER:
+            self.role = Role.RESIGNED if election.leader_id == local.id else Role.FOLLOWER
         if log_end.epoch > election.epoch:  # the log knows of a newer epoch than the file
             election = ElectionState(log_end.epoch)
             self.role = Role.UNATTACHED
@@ -141,7 +158,9 @@ class Quorum:
         self._epoch_start = 0
         self._given_up = NO_LEADER  # the leader of this epoch that fell silent
         self._granting: set[int] = set()
-        self._heard: set[int] = set()
+        self._fetched = False  # whether the leader that is followed has answered a fetch
+        self._heard: set[ReplicaKey] = set()
+        self._log_failed = False
         self._effects: list[Effect] = []
 
     @property
@@ -155,7 +174,9 @@ class Quorum:
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
-            case Started() | TimedOut():
+            case Started():
+                self._on_started()
+            case TimedOut():
                 self._on_timer()
             case VoteRequested():
                 self._on_vote_requested(event)
@@ -163,9 +184,9 @@ class Quorum:
                 self._on_vote_answered(event)
             case LeaderHeard(leader_id, epoch):
                 self._on_leader_heard(leader_id, epoch)
-            case LeaderEnded(leader_id, epoch):
+            case LeaderEnded(leader_id, epoch, successors):
                 if epoch == self.epoch and self.role is Role.FOLLOWER and leader_id == self.leader_id:
-                    self._stand()
+                    self._succeed(successors)
             case Appended(log_end):
                 self.log_end = log_end
                 self._durable = min(self._durable, log_end.offset)
@@ -176,8 +197,15 @@ class Quorum:
                 self._on_fetched(replica, offset)
             case CommitHeard(epoch, offset):
                 if self.role is Role.FOLLOWER and epoch == self.epoch:
+                    self._fetched = True
                     self._commit(min(offset, self.log_end.offset))
+            case VotersChanged(voters):
+                self.voters = voters
+                self._advance()
             case Resigned():
+                self._resign()
+            case LogFailed():
+                self._log_failed = True
                 self._resign()
         effects, self._effects = self._effects, []
         return effects
@@ -197,9 +225,18 @@ class Quorum:
 
     # ---- elections ----
 
+    def _on_started(self) -> None:
+        if len(self.voters.voters) == 1:
+            self._stand()  # there is nobody to wait for
+        else:
+            self._effects.append(SetTimer(_TIMERS[self.role]))
+            if self.role is Role.FOLLOWER:
+                self._effects.append(Follow(self.leader_id, self.epoch))
+
     def _on_timer(self) -> None:
         if self.role is Role.LEADER:
-            if len(self._heard | {self.local.id}) < self.voters.majority:
+            heard = {voter.id for voter in self._heard | {self.local} if self.voters.is_voter(voter)}
+            if len(heard) < self.voters.majority:
                 self._resign()
             else:
                 self._heard.clear()
@@ -208,13 +245,20 @@ class Quorum:
             self._stand()
 
     def _stand(self) -> None:
-        """Ask whether the voters would vote for this replica; no voter itself, it only goes on waiting for a leader."""
-        if not self.voters.is_voter(self.local):
-            self._effects.append(SetTimer(_TIMERS[self.role]))
+        """Ask whether the voters would vote for this replica.
+
+        Who is no voter, or could not write what a leader writes, only goes on waiting for a leader.
+        """
+        if not self._can_lead:
+            if self.role is Role.RESIGNED and not self._log_failed:  # nobody may take it for the leader any longer
+                self._enter(Role.UNATTACHED, ElectionState(self.epoch + 1))
+            else:
+                self._effects.append(SetTimer(_TIMERS[self.role]))
             return
         if self.role in (Role.FOLLOWER, Role.RESIGNED):  # it gave up on that leader: it follows nobody now
             self._given_up = self.election.leader_id
-            self._enter(Role.PROSPECTIVE, ElectionState(self.epoch, NO_LEADER, self.election.voted))
+            voted = self.local if self.role is Role.RESIGNED else self.election.voted  # who led had its own vote
+            self._enter(Role.PROSPECTIVE, ElectionState(self.epoch, NO_LEADER, voted))
         elif self.role is Role.PROSPECTIVE:
             self._effects.append(SetTimer(TimerKind.ELECTION))
         else:
@@ -222,6 +266,19 @@ class Quorum:
         self._granting = {self.local.id}
         if not self._count_votes():
             self._ask(pre_vote=True)
+
+    @property
+    def _can_lead(self) -> bool:
+        return self.voters.is_voter(self.local) and not self._log_failed
+
+    def _succeed(self, successors: Sequence[ReplicaKey]) -> None:
+        """The leader stepped down: the first of those that it prefers stands now, the others one after the other."""
+        self._fetched = False  # it answers no fetch any more: whoever stands before this replica has its pre-vote
+        position = next((at for at, key in enumerate(successors) if key.is_same(self.local)), len(successors))
+        if position == 0:
+            self._stand()
+        else:  # twice as long for each place; who isn't named waits longest
+            self._effects.append(SetTimer(TimerKind.SUCCESSION, len(successors) - position))
 
     def _campaign(self) -> None:
         self._enter(Role.CANDIDATE, ElectionState(self.epoch + 1, NO_LEADER, self.local))
@@ -235,7 +292,7 @@ class Quorum:
 
     def _count_votes(self) -> bool:
         """Go on where a majority granted; whether it did."""
-        if len(self._granting) >= self.voters.majority:
+        if self._can_lead and len(self._granting & self.voters.ids) >= self.voters.majority:
             self._campaign() if self.role is Role.PROSPECTIVE else self._lead()
             return True
         return False
@@ -252,7 +309,7 @@ class Quorum:
             self._effects.append(AnnounceLeader(self.epoch, others))
 
     def _on_vote_requested(self, event: VoteRequested) -> None:
-        if event.epoch > self.epoch and not event.pre_vote:
+        if event.epoch > self.epoch:  # also of a pre-vote: who asks discards what is answered in an older epoch
             self._enter(Role.UNATTACHED, ElectionState(event.epoch))
         granted = self._grants(event)
         if granted and not event.pre_vote and self.election.voted is None:
@@ -262,32 +319,40 @@ class Quorum:
     def _grants(self, event: VoteRequested) -> bool:
         if event.epoch < self.epoch or event.log_end < self.log_end:
             return False
-        if event.pre_vote:  # a leader that is heard of stands; without one, whoever is up to date would get the vote
-            return self.role not in (Role.LEADER, Role.FOLLOWER)
+        if event.voter is not None and not event.voter.is_same(self.local):
+            return False
+        if event.pre_vote:
+            # A leader that answers fetches stands. Without one, whoever is up to date would get the vote: also from who
+            # was only told of a leader, or two that lost it would tell each other of it for ever.
+            return self.role is not Role.LEADER and not (self.role is Role.FOLLOWER and self._fetched)
         if self.role in (Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE):
-            return self.election.leader_id == NO_LEADER and self.election.voted in (None, event.candidate)
+            return self.election.leader_id == NO_LEADER and self._may_vote_for(event.candidate)
         return False
+
+    def _may_vote_for(self, candidate: ReplicaKey) -> bool:
+        voted = self.election.voted
+        return voted in (None, candidate, ReplicaKey(candidate.id))
 
     def _on_vote_answered(self, event: VoteAnswered) -> None:
         if event.epoch > self.epoch:
-            if event.leader_id in (NO_LEADER, self.local.id):
-                self._enter(Role.UNATTACHED, ElectionState(event.epoch))
-            else:
-                self._on_leader_heard(event.leader_id, event.epoch)
+            self._on_leader_heard(event.leader_id, event.epoch)
             return
         standing = Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE
         if event.epoch != self.epoch or self.role is not standing or event.voter_id not in self.voters.ids:
             return
-        if event.granted:
+        # A leader that fell silent may still be named by those who haven't noticed; the leader itself is believed.
+        if event.leader_id not in (NO_LEADER, self._given_up) or event.voter_id == event.leader_id:
+            self._on_leader_heard(event.leader_id, event.epoch)
+        elif event.granted:
             self._granting.add(event.voter_id)
             self._count_votes()
-            return
-        # A leader that fell silent may still be named by those who haven't noticed; the leader itself is believed.
-        if event.leader_id != self._given_up or event.voter_id == event.leader_id:
-            self._on_leader_heard(event.leader_id, event.epoch)
 
     def _on_leader_heard(self, leader_id: int, epoch: int) -> None:
-        if epoch < self.epoch or leader_id in (NO_LEADER, self.local.id):
+        if leader_id in (NO_LEADER, self.local.id):
+            if epoch > self.epoch:
+                self._enter(Role.UNATTACHED, ElectionState(epoch))
+            return
+        if epoch < self.epoch:
             return
         if epoch == self.epoch and self.role is Role.FOLLOWER:
             assert leader_id == self.leader_id, f"epoch {epoch} has two leaders, {leader_id} and {self.leader_id}"
@@ -304,7 +369,10 @@ class Quorum:
         self._enter(Role.RESIGNED, self.election)
         others = tuple(sorted(self.voters.ids - {self.local.id}))
         if others:
-            self._effects.append(AnnounceEnd(self.epoch, others))
+            ends = self._voter_ends()
+            keys = [voter.key for voter in self.voters.voters if voter.key.id != self.local.id]
+            successors = sorted(keys, key=lambda key: (-ends.get(key.id, -1), key.id))
+            self._effects.append(AnnounceEnd(self.epoch, others, tuple(successors)))
 
     def _enter(self, role: Role, election: ElectionState) -> None:
         """Every change of role or epoch goes through here, where the tables are kept."""
@@ -322,6 +390,7 @@ class Quorum:
             self._effects.append(Remember(election))
         if newer:
             self._given_up = NO_LEADER
+        self._fetched = False
         self.role, self.election = role, election
         self._effects.append(SetTimer(_TIMERS[role]))
 
@@ -330,22 +399,31 @@ class Quorum:
     def _on_fetched(self, replica: ReplicaKey, offset: int) -> None:
         if self.role is not Role.LEADER:
             return
-        self.replica_ends[replica] = offset
+        self.replica_ends.pop(replica, None)
+        self.replica_ends[replica] = offset  # the last to fetch stands last
+        if len(self.replica_ends) > REPLICAS_MAX:
+            del self.replica_ends[next(iter(self.replica_ends))]
         if self.voters.is_voter(replica):
-            self._heard.add(replica.id)
+            self._heard.add(replica)
             self._advance()
 
     def _advance(self) -> None:
         if self.role is not Role.LEADER:
             return
-        ends = [self._durable] if self.voters.is_voter(self.local) else []
-        ends.extend(end for replica, end in self.replica_ends.items() if self.voters.is_voter(replica))
+        ends = sorted(self._voter_ends().values(), reverse=True)
         if len(ends) < self.voters.majority:
             return
-        ends.sort(reverse=True)
         majority_end = min(ends[self.voters.majority - 1], self.log_end.offset)
         if majority_end > self._epoch_start:
             self._commit(majority_end)
+
+    def _voter_ends(self) -> dict[int, int]:
+        """How far each voter's log is durable, as far as is known. One voter counts once: where its directory id isn't
+        known, what it fetched last counts, and not what it fetched with a disk that it lost."""
+        ends = {replica.id: end for replica, end in self.replica_ends.items() if self.voters.is_voter(replica)}
+        if self.voters.is_voter(self.local):
+            ends[self.local.id] = self._durable
+        return ends
 
     def _commit(self, offset: int) -> None:
         if offset > self.high_watermark:

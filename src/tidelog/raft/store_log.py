@@ -9,6 +9,7 @@ from tidelog.log.log import Log
 from tidelog.log.store import Store
 from tidelog.raft.events import LogEnd
 from tidelog.raft.folder import METADATA_TOPIC_ID
+from tidelog.raft.snapshot import SnapshotId
 from tidelog.wire.batch import BatchHeader, iterate
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -36,6 +37,8 @@ class StoreLog:
         self._clock = clock
         self._config = config
         self._log: Log
+        self._snapshot = SnapshotId(0, 0)
+        """The newest checkpoint that the log may begin behind. What it holds is never cut: it ends there or later."""
         self._on_durable: Callable[[int], None]
         self._on_offline: Callable[[str], None]
 
@@ -57,12 +60,25 @@ class StoreLog:
 
     @property
     def end(self) -> LogEnd:
-        return LogEnd(max(self._log.epochs.latest, 0), self._log.log_end)
+        return LogEnd(max(self._log.epochs.latest, self._snapshot.epoch), self._log.log_end)
+
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        """As `fetch.EpochLog` has it."""
+        end = self.end
+        if epoch >= end.epoch:
+            return end
+        found, offset = self._log.epochs.end_offset_for(epoch, end.offset)
+        if offset < 0:
+            return end
+        return LogEnd(self._snapshot.epoch if offset == self._snapshot.offset else found, offset)
 
     def append(self, batch: bytearray) -> None:
         log = self._log
         log.append_records(memoryview(batch), 0, len(batch), self._clock.now_ms())
         self._store.commit.request(log)
+
+    def truncate_to(self, offset: int) -> None:
+        self._log.truncate_to(offset)
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, Buffer]]:
         while start < end:
@@ -75,11 +91,15 @@ class StoreLog:
                 yield header, data
             assert start > before, f"no whole batch at offset {start} of the metadata log"
 
-    def delete_before(self, offset: int) -> None:
-        self._log.delete_before(offset)
+    def delete_before(self, snapshot: SnapshotId) -> None:
+        self._snapshot = snapshot
+        self._log.delete_before(snapshot.offset)
 
-    def start_over_at(self, offset: int) -> None:
-        self._log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+    def begin_behind(self, snapshot: SnapshotId) -> None:
+        begun = self.log_start == self._log.log_end == snapshot.offset
+        if not begun and self.end < LogEnd(snapshot.epoch, snapshot.offset):
+            self._log.truncate_fully_and_start_at(snapshot.offset, self._clock.now_ms())
+        self._snapshot = snapshot
 
     def size_bytes(self) -> int:
         return self._log.size_bytes()

@@ -12,6 +12,12 @@ class ReplicaKey(NamedTuple):
     id: int
     directory_id: bytes = ZERO_UUID
 
+    def is_same(self, other: "ReplicaKey") -> bool:
+        """Whether both may be one replica: an unknown directory id on either side matches any."""
+        return self.id == other.id and (
+            ZERO_UUID in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
+        )
+
 
 class Endpoint(NamedTuple):
     """Where a voter listens, under the name of its listener."""
@@ -45,11 +51,8 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Whether this replica may vote and lead; an unknown directory id on either side matches any."""
-        for voter in self.voters:
-            if voter.key.id == key.id:
-                return ZERO_UUID in (voter.key.directory_id, key.directory_id) or voter.key == key
-        return False
+        """Whether this replica may vote and lead."""
+        return any(voter.key.is_same(key) for voter in self.voters)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
         """The same set with this voter's entry replaced."""

@@ -79,6 +79,7 @@ class BrokerProcess:
             return
         if self._host.away is not None:
             raise Violation(f"{self.name} serves without {self._host.away}")
+        self._broker.ended.on_done(lambda promise: promise.result())  # nothing that a disk does ends it: a bug
         self.ready = True
         self._host.note(f"{self.name} serves")
 
