@@ -64,6 +64,13 @@ class Disk(Protocol):
         """Open for reading and appending; FileNotFoundError where it is missing and not to be created."""
         ...
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        """Write over what stands at `pos` of the file, and on behind its end. Nobody else may write to it meanwhile.
+
+        A power loss before the next sync leaves the old or the new bytes, sector by sector.
+        """
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def list_folder(self, path: str) -> list[str]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from tidelog.env.child_processes import BesideTheLoop
 from tidelog.env.promise import Promise
-from tidelog.log import checkpoints, flush
+from tidelog.env.slices import ITEMS_A_STEP, whole
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.beginning import Beginning, Beginnings
 from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
-from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
+from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
+from tidelog.log.clean_stop import CleanStop
 from tidelog.log.commit import GroupCommit
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.files import OpenFiles
@@ -46,11 +47,11 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
+    from tidelog.env.slices import Steps
     from tidelog.log.folder import PartitionFolder
     from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
 
-STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
 
 _logger = logging.getLogger("tidelog.log")
@@ -132,61 +133,39 @@ class Store:
         self.beginnings.stop()
         stopped: Promise[None] = Promise()
         if not clean:
-            self._close()
+            whole(self._close())
             stopped.resolve(None)
             return stopped
 
         def when_idle() -> None:
             idle = self.commit.idle and self.upkeep.idle and self._openings.idle and self.beginnings.idle
             if idle and all(points.idle for points in self._points.values()):
-                try:
-                    self._finish(broker_epoch)
-                except OSError as error:
-                    stopped.fail(error)
-                else:
-                    stopped.resolve(None)
+                self._finishing = True
+                self.env.loop.spread(self._finish(broker_epoch)).on_done(finished)
             else:
                 self.env.loop.call_later(IDLE_LOOK_S, when_idle)
+
+        def finished(done: Promise[None]) -> None:
+            if done.error is not None:
+                stopped.fail(done.error)
+            else:
+                stopped.resolve(None)
 
         when_idle()
         return stopped
 
-    def _finish(self, broker_epoch: int) -> None:
-        """Everything that isn't durable yet, then the checkpoints, then the mark."""
-        self._finishing = True
-        dirty = self.upkeep.dirty
-        for first in range(0, len(dirty), STOP_TOGETHER):
-            jobs = self.upkeep.prepare(dirty[first : first + STOP_TOGETHER], closing=True)
-            if jobs:
-                saving = flush.Saving(self.disk, jobs)
-                saving.run()
-                self.upkeep.take_note(saving, None)
-        for log in self._logs.values():
-            points = self._points[log.root]
-            if isinstance(log, MemoryLog):
-                points.memory.put((log.topic, log.partition), log.log_end)
-            elif log.segments:
-                self.starts.note(log)
-                hw = log.log_end if log.high_watermark < 0 else log.high_watermark
-                points.replication.put((log.topic, log.partition), hw)
-        for root in self._folders.admitted:
-            self._points[root].finish()
-            # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
-            recovered = self._folders.is_clean(root) or not self._unopened.is_any_in(root)
-            unfinished = set(self.upkeep.dirty)
-            if recovered and all(
-                (log.offline is None and log not in unfinished) or self._folders.gone((log.topic, log.partition))
-                for log in self._logs.values()
-                if log.root == root
-            ):
-                checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
-        self._close()
+    def _finish(self, broker_epoch: int) -> Steps[None]:
+        stop = CleanStop(self.env, self.logs, self.upkeep, self.commit, self.starts, self._folders, self._points)
+        yield from stop.run(broker_epoch)
+        yield from self._close()
 
-    def _close(self) -> None:
+    def _close(self) -> Steps[None]:
         self._closed = True
-        for log in self._logs.values():
+        for place, log in enumerate(self.logs()):
             log.listener = None
             log.close()
+            if place % ITEMS_A_STEP == 0:
+                yield
         self._logs.clear()
         self.child_processes.close()
 

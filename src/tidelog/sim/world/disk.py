@@ -161,6 +161,17 @@ class SimDisk:
         """What `open` gives: a disk whose files do something of their own overrides it."""
         return SimFile(self, node, path)
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        node = self._file(path)
+        if pos + len(data) - len(node.data) > self.room():
+            self.struck("no space")
+            raise _error(errno.ENOSPC, path)
+        if self.touched is not None:
+            node.write_at(pos, memoryview(data)[: self.random.random_int(0, len(data))])
+            self.touched("append", path)
+        node.write_at(pos, data)
+        node.modified_ms = self.now_ms()
+
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
 

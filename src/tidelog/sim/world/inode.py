@@ -13,15 +13,25 @@ SECTOR_BYTES = 512
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed."""
+    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed, or what
+    lies in `over` was written over."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     clean: int = 0
     modified_ms: int = 0
+    over: range = range(0)
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         self.data += piece
+
+    def write_at(self, pos: int, piece: bytes | bytearray | memoryview) -> None:
+        end = pos + len(piece)
+        assert pos <= len(self.data), f"a write at {pos} leaves a hole behind {len(self.data)}"
+        self.data[pos:end] = piece
+        if pos < self.clean:
+            over = range(pos, min(end, self.clean))
+            self.over = range(min(self.over.start, over.start), max(self.over.stop, over.stop)) if self.over else over
 
     def truncate(self, size: int) -> None:
         if size < len(self.data):
@@ -29,10 +39,11 @@ class FileNode:
         else:
             self.data += bytes(size - len(self.data))
         self.clean = min(self.clean, size)
+        self.over = range(self.over.start, min(self.over.stop, size))
 
     @property
     def dirty(self) -> bool:
-        return self.clean != len(self.data) or len(self.durable) != len(self.data)
+        return self.clean != len(self.data) or len(self.durable) != len(self.data) or bool(self.over)
 
     def sync(self) -> None:
         """What is dirty reaches the platter. Pages that a failed sync lost are clean: they don't."""
@@ -40,7 +51,8 @@ class FileNode:
         if len(self.durable) < clean:
             self.durable += bytes(clean - len(self.durable))
         self.durable[clean:] = self.data[clean:]
-        self.clean = len(self.data)
+        self.durable[self.over.start : self.over.stop] = self.data[self.over.start : self.over.stop]
+        self.clean, self.over = len(self.data), range(0)
 
     def fail_sync(self, random: SimRandom, *, keep_cache: bool) -> None:
         """Some of what was dirty reached the platter, the rest is lost, and the kernel calls all of it clean.
@@ -52,12 +64,17 @@ class FileNode:
         if not keep_cache:  # the size stays: what is lost reads as zeros
             self.data = bytearray(self.durable[:size])
             self.data += bytes(size - len(self.data))
-        self.clean = size
+        self.clean, self.over = size, range(0)
 
     def after_crash(self, random: SimRandom) -> bytearray:
-        """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes."""
+        """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes.
+
+        Of what was written over each sector is the old or the new one.
+        """
         if not self.dirty:
             return bytearray(self.durable)
+        if self.over:
+            return self._mixed(random)
         fate = random.weighted((("forgotten", 4), ("whole", 2), ("cut", 3), ("sectors", 2)))
         if fate == "forgotten":
             return bytearray(self.durable)
@@ -73,6 +90,21 @@ class FileNode:
                 end = min(start + SECTOR_BYTES, len(new))
                 new[start:end] = bytes(end - start)
         return new
+
+    def _mixed(self, random: SimRandom) -> bytearray:
+        over, self.over = self.over, range(0)
+        found = self.after_crash(random)  # but for what was written over
+        self.over = over
+        old = self.durable + bytes(max(0, over.stop - len(self.durable)))
+        for start in range(over.start // SECTOR_BYTES * SECTOR_BYTES, over.stop, SECTOR_BYTES):
+            first, end = max(start, over.start), min(start + SECTOR_BYTES, over.stop)
+            if random.chance(0.5):
+                found += bytes(max(0, first - len(found)))
+                found[first:end] = self.data[first:end]
+            elif first < len(found):
+                end = min(end, len(found))
+                found[first:end] = old[first:end]
+        return found
 
 
 @dataclass(slots=True, eq=False)

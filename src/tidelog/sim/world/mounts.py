@@ -82,6 +82,11 @@ class MountedDisk(SimDisk):
     def _opened(self, node: FileNode, path: str) -> SimFile:
         return MountedFile(self, node, path)
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        self._take_descriptor(path)
+        self.check_writable(path)
+        super().write_at(path, pos, data)
+
     def list_folder(self, path: str) -> list[str]:
         self._take_descriptor(path)
         return super().list_folder(path)
