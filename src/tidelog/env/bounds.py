@@ -24,5 +24,5 @@ CPU_READ_S = 0.005
 
 # -- beside the loop
 
-THREADS_MAX = 12
+THREADS_MAX = 14
 """Eight for the group commit, the others for what takes long; each is made when first needed."""

@@ -9,9 +9,13 @@ SYNC_EACH_MAX = 8
 SYNCED_LOGS_MAX = 512
 """Logs of one sync: taking note of how far each is written, and telling who waits, takes 20 us each. Others wait for
 the next one, which finds little left to write."""
-OPENINGS_TOGETHER_MAX = 2
-"""Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
-interpreter from the loop, and group commits must find threads too."""
+OPENINGS_TOGETHER_MAX = 4
+"""Logs that are opened beside each other. After a crash each waits for three syncs; but a thread that isn't waiting for
+the disk takes its share of the interpreter from the loop, and group commits must find threads too."""
+OPENINGS_A_JOB = 8
+OPENING_JOB_S = 0.02
+"""Logs that such a thread opens before it tells of them, where one asks for many; and after how long it tells anyway:
+others wait for a thread."""
 OPENING_FILES_MAX = 16
 """Files that a log holds open while it is opened."""
 BEGINNING_JOBS_MAX = 2

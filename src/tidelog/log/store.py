@@ -92,7 +92,8 @@ class Store:
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
         self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
-        self._openings = Openings(env.loop, self._open_ended)
+        self._openings = Openings(env.loop, self._open_ended, self._opened_all)
+        self._without_point: list[Log] = []  # logs that were opened, and are to have a recovery point
         self.beginnings = Beginnings(env, self._names.free, self._begun)
         self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
@@ -226,10 +227,13 @@ class Store:
             return True
         return key in self._unopened and key not in self._logs and config.tidelog_storage != "memory"
 
-    def open(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Promise[None]:
+    def open(
+        self, topic: str, partition: int, topic_id: bytes, config: TopicConfig, asker: object = None
+    ) -> Promise[None]:
         """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
 
-        Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason that may pass.
+        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason
+        that may pass.
         """
         key = topic, partition
         begun = self.beginnings.get(key)
@@ -238,8 +242,14 @@ class Store:
         under_way = self._openings.get(key)
         if under_way is None:
             under_way = self._opening_of(key, topic_id, config)
-            self._openings.begin(under_way)
+            self._openings.begin(under_way, asker)
         return under_way.settled
+
+    def also_wants(self, topic: str, partition: int, asker: object) -> None:
+        """Another one waits for a log that `open` was asked for."""
+        under_way = self._openings.get((topic, partition))
+        if under_way is not None:
+            self._openings.ask(under_way, asker)
 
     def _opening_of(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Opening:
         log_folder = self._log_folder(key, self._unopened[key])
@@ -327,10 +337,20 @@ class Store:
             if log.unsynced.dirty:
                 self.wrote(log)
             if log_folder.lost:
-                self.flush_soon(log)  # until then, a power loss may take it offline
+                self._without_point.append(log)
+                if self._openings.idle:
+                    self._opened_all()
         self._unopened.drop(log_folder.key)
         self._logs[log_folder.key] = log
         return log
+
+    def _opened_all(self) -> None:
+        """Nobody waits for a log: those without a recovery point are flushed, many together. Until they were, a power
+        loss may take one offline; but while others are opened each flush would be of the few that just were."""
+        logs, self._without_point = self._without_point, []
+        for log in logs:
+            if not log.deleted and not self._closed:
+                self.flush_soon(log)
 
     def logs(self) -> list[Log]:
         """Those that are open."""
