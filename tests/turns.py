@@ -62,6 +62,7 @@ class WatchedBroker:
         self.loop = RealLoop()
         self.broker = Broker(real_environment(self.loop), self._config)
         self._thresholds = gc.get_threshold()
+        self._stopped = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="watched loop", daemon=True)
 
     @property
@@ -94,6 +95,15 @@ class WatchedBroker:
     def __exit__(self, *_: object) -> None:
         gc.unfreeze()
         gc.set_threshold(*self._thresholds)
+        if not self._stopped:
+            self.stop()
+        self.call(self.loop.stop)
+        self._thread.join(SETTLE_S)
+        self.loop.close()
+
+    def stop(self) -> None:
+        """A clean stop of the broker; its loop goes on."""
+        self._stopped = True
         stopped = threading.Event()
         ends: list[Promise[None]] = []
 
@@ -103,9 +113,6 @@ class WatchedBroker:
 
         self.call(lambda: self.broker.stop().on_done(ended))
         stopped.wait(SETTLE_S)
-        self.call(self.loop.stop)
-        self._thread.join(SETTLE_S)
-        self.loop.close()
         assert ends, "the broker does not stop"
         assert ends[0].error is None, ends[0].error
 

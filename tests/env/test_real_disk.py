@@ -113,3 +113,14 @@ def test_a_locked_folder_is_synced_by_what_was_opened_with_the_lock(tmp_path: Pa
     assert lock is not None
     with pytest.raises(FileNotFoundError):
         RealDisk().sync_all(str(folder))
+
+
+def test_what_is_written_over_keeps_what_is_around_it(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "file")
+    file = disk.open(path, create=True)
+    file.append(b"abcdef")
+    disk.write_at(path, 2, b"XY")
+    assert disk.read_whole(path) == b"abXYef"
+    disk.write_at(path, 5, b"123")
+    file.append(b"end")
+    assert disk.read_whole(path) == b"abXYe123end"

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.batches import GZIP, LZ4, NONE, SNAPPY, ZSTD, Batch, Producer, Sent
+from tests.batches import GZIP, LZ4, NONE, NOW_MS, SNAPPY, ZSTD, Batch, Producer, Sent
 from tests.kafka.apache import ApacheKafka, tool
 from tests.raw import Connection
 from tests.reading import EARLIEST, LATEST, create_topic, list_offset, stored_batches
 from tests.served import Tidelog
+from tidelog.log.bounds import STOP_SAVED_MAX
 from tidelog.wire.keys import ApiKey
 
 TOPICS = {
@@ -206,6 +207,43 @@ def test_brokers_take_turns_on_one_folder(jars: Path, tmp_path: Path, first: str
             before = state(bootstrap)
             values = [value for batch in before["kept"]["partitions"][0][2] for _, _, value in batch.values()]
             assert values == [b"%d" % number for number in range(writer.sequence)]
+
+
+def test_logs_of_which_a_stop_saved_little(jars: Path, tmp_path: Path) -> None:
+    """There are more partitions than a stop saves indexes, producers and leader epochs of: Kafka reads the batches."""
+    folder, count = Folder(tmp_path / "data"), STOP_SAVED_MAX + 40
+    later_ms = NOW_MS + 1000
+
+    def nth(number: int) -> bytes:
+        return Batch(
+            [Sent(b"%d" % number)], producer=Producer(writer, 0, number), base_timestamp=later_ms + number
+        ).encode()
+
+    with folder.tidelog("stop") as bootstrap:
+        create_topic(bootstrap, "many", count)
+        with Connection(bootstrap) as connection:
+            writer = new_producer(connection)
+            assert [produce(connection, "many", index, nth(0)) for index in range(count)] == [0] * count
+    for turn, known in (("tidelog", 1), ("kafka", 2), ("tidelog", 3)):
+        with getattr(folder, turn)("stop") as bootstrap, Connection(bootstrap) as connection:
+            wait_for_topics(bootstrap, {"many"})
+            for index in range(count):
+                assert produce(connection, "many", index, nth(known - 1)) == known - 1, "it was sent before"
+                assert list_offset(connection, "many", LATEST, index) == known
+                assert list_offset(connection, "many", later_ms + known - 1, index) == known - 1
+                assert last_epoch_end(connection, "many", index) == known
+                assert produce(connection, "many", index, nth(known)) == known
+
+
+def last_epoch_end(connection: Connection, topic: str, partition: int) -> int:
+    """Where the leader epoch of the last batch ends, which nobody but it wrote in."""
+    *_, last = stored_batches(connection, topic, partition)
+    part = {"partition": partition, "current_leader_epoch": -1, "leader_epoch": last.leader_epoch}
+    topics = [{"topic": topic, "partitions": [part]}]
+    answer = connection.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -1, "topics": topics})
+    found = answer.topics[0].partitions[0]
+    assert (found.error_code, found.leader_epoch) == (0, last.leader_epoch)
+    return found.end_offset
 
 
 def test_kafkas_tools_read_what_tidelog_wrote_and_kafka_went_on_with(jars: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 from tests.batches import Producer
@@ -19,7 +20,7 @@ from tests.log.harness import EPOCH, LogHarness
 from tests.log.keyed import COMPACT, end, put
 
 from tidelog.env.network import Buffer
-from tidelog.log import checkpoints
+from tidelog.log import checkpoints, clean_stop
 from tidelog.log.checkpoint_files import FALLEN
 from tidelog.log.checkpoints import RECOVERY_POINT, CheckpointError
 from tidelog.log.log import Log
@@ -75,6 +76,12 @@ class DyingDisk(SimDisk):
 
     def _opened(self, node: FileNode, path: str) -> SimFile:
         return DyingFile(self, node, path)
+
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        if self.left == 0:
+            super().write_at(path, pos, memoryview(data)[: len(data) // 2])
+        self.step("write over")
+        super().write_at(path, pos, data)
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename")
@@ -170,6 +177,7 @@ class History:
     def __init__(self, seed: int, faults: Counter[str] | None = None, journal_bytes: int | None = None) -> None:
         """`journal_bytes`: of the journal; None: the seed says how large it is, or that there is none."""
         self.random = SimRandom(f"history {seed}")
+        self.stops = seed % 2
         self.faults = Counter[str]() if faults is None else faults
         self.disk = DyingDisk(self.random.fork("disk"), self.faults)
         self.harness = LogHarness(
@@ -357,8 +365,11 @@ class History:
         if self.troubled:
             self.crash()
             return
-        self.faults["stop"] += 1
-        self.harness.stop()
+        self.stops += 1
+        lean = bool(self.stops % 2)  # as if the log were one of many
+        self.faults["stop of one of many" if lean else "stop"] += 1
+        with patch.object(clean_stop, "STOP_SAVED_MAX", 0 if lean else 1):
+            self.harness.stop()
         self.life.durable = max(self.life.durable, max(self.life.values, default=-1) + 1)
         self.maybe_damage(power=False)
         self.harness.start()
@@ -665,7 +676,14 @@ def test_histories_meet_every_kind_of_fault() -> None:
         assert {f"{name} {how}" for how in DAMAGE} <= faults.keys()
     for name in ("log-start-offset", "leader-epoch", "replication-offset"):
         assert f"{name}-checkpoint" in met
-    assert {"kill", "power loss", "stop", "death in a start", "switch between fsync and os"} <= faults.keys()
+    assert {
+        "kill",
+        "power loss",
+        "stop",
+        "stop of one of many",
+        "death in a start",
+        "switch between fsync and os",
+    } <= faults.keys()
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,9 @@
 """Logs on disk are opened off the loop: who asks meanwhile, what becomes of one that is deleted, what a fault does."""
 
 import errno
+from collections.abc import Iterator
+from itertools import count
+from unittest.mock import patch
 
 import pytest
 from tests.batches import Producer
@@ -8,8 +11,13 @@ from tests.log.harness import NOW_MS, TOPIC_ID, LogHarness, append, values
 from tests.log.keyed import end, put
 
 from tidelog.env.promise import Promise
+from tidelog.log import flush
+from tidelog.log.bounds import OPENINGS_A_JOB, OPENINGS_TOGETHER_MAX
+from tidelog.log.flush import FlushJob
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk, SimFile
+from tidelog.sim.world.loop import Timeline
+from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 NEXT_ID = bytes(15) + b"\x02"
@@ -70,6 +78,94 @@ def test_whoever_asks_meanwhile_waits_for_the_same_log(sim: LogHarness) -> None:
     sim.run(lambda: first.done and second.done)
     assert not waits(sim)
     assert sim.store.unopened() == []
+
+
+class Steady(SimDisk):
+    """Notes which log's folder was looked into, in which order."""
+
+    def __init__(self, random: SimRandom) -> None:
+        super().__init__(random)
+        self.looked: list[str] = []
+
+    def list_folder(self, path: str) -> list[str]:
+        if "tide-" in path:
+            self.looked.append(path.rpartition("-")[2])
+        return super().list_folder(path)
+
+
+@pytest.fixture
+def noting() -> Iterator[tuple[LogHarness, Steady]]:
+    disk = Steady(SimRandom(3))
+    made = LogHarness(disk)
+    for partition in range(100):
+        append(made.log("tide", partition), b"a")
+    made.kill()
+    disk.looked.clear()
+    yield made, disk
+    made.loop.kill()
+
+
+def ask(harness: LogHarness, partition: int, asker: object) -> Promise[None]:
+    return harness.store.open("tide", partition, TOPIC_ID, harness.topic({}), asker)
+
+
+def test_who_asks_for_one_log_does_not_wait_for_the_many_that_others_ask_for(
+    noting: tuple[LogHarness, Steady],
+) -> None:
+    sim, disk = noting
+    for partition in range(99):
+        ask(sim, partition, "many")
+    promise = ask(sim, 99, "one")
+    sim.run(lambda: promise.done)
+    first = disk.looked.index("99")
+    assert first < (OPENINGS_TOGETHER_MAX + 1) * OPENINGS_A_JOB, "those that were begun, and no others"
+    sim.run(lambda: sim.store.all_open)
+    assert sorted(disk.looked, key=int) == [str(partition) for partition in range(100)], "each once"
+
+
+def test_who_asks_for_a_log_that_waits_in_anothers_row_has_it_in_its_own_turn(
+    noting: tuple[LogHarness, Steady],
+) -> None:
+    sim, disk = noting
+    promises = [ask(sim, partition, "many") for partition in range(100)]
+    sim.store.also_wants("tide", 99, "one")
+    sim.run(lambda: promises[99].done)
+    assert disk.looked.index("99") < (OPENINGS_TOGETHER_MAX + 1) * OPENINGS_A_JOB
+    sim.run(lambda: sim.store.all_open)
+    assert all(promise.done and promise.error is None for promise in promises)
+    assert len(disk.looked) == 100, "each once"
+
+
+def test_logs_without_a_recovery_point_are_flushed_when_all_are_open_and_not_a_few_at_a_time(
+    noting: tuple[LogHarness, Steady], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim, _ = noting
+    flushed: list[Log] = []
+    prepare = flush.prepare
+
+    def noted(log: Log, *, closing: bool = False, lean: bool = False) -> FlushJob:
+        flushed.append(log)
+        return prepare(log, closing=closing, lean=lean)
+
+    monkeypatch.setattr(flush, "prepare", noted)
+    promises = [ask(sim, partition, "many") for partition in range(100)]
+    while not all(promise.done for promise in promises):
+        assert not flushed
+        sim.settle(0.001)
+    sim.settle(5)
+    assert [sim.log("tide", partition).recovery_point for partition in range(100)] == [1] * 100
+
+
+def test_what_takes_long_gives_way_to_others_between_two_logs(noting: tuple[LogHarness, Steady]) -> None:
+    """Each look at the clock is a second later: after each log the thread is somebody else's."""
+    sim, disk = noting
+    ticks = count()
+    with patch.object(Timeline, "monotonic", lambda _: next(ticks)):
+        promises = [ask(sim, partition, "many") for partition in range(99)]
+        promises.append(ask(sim, 99, "one"))
+        sim.run(lambda: all(promise.done for promise in promises))
+    assert disk.looked.index("99") <= 2 * OPENINGS_TOGETHER_MAX
+    assert sorted(disk.looked, key=int) == [str(partition) for partition in range(100)]
 
 
 def test_a_log_that_is_not_on_disk_has_nothing_to_wait_for(sim: LogHarness) -> None:

@@ -32,6 +32,12 @@ class Interruptible(SimDisk):
     def _opened(self, node: FileNode, path: str) -> SimFile:
         return InterruptibleFile(self, node, path)
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        if self.left == 0:
+            super().write_at(path, pos, memoryview(data)[: len(data) // 2])
+        self.step()
+        super().write_at(path, pos, data)
+
     def rename(self, old: str, new: str) -> None:
         self.step()
         super().rename(old, new)

@@ -190,3 +190,24 @@ def test_files_from_before_a_crash_belong_to_the_past() -> None:
     zombie.append(b"2")
     zombie.sync()
     assert disk.read_whole("/data/a") == b"1"
+
+
+def test_what_is_written_over_is_the_old_or_the_new_sector_by_sector_until_it_is_synced() -> None:
+    found: set[bytes] = set()
+    for seed in range(40):
+        disk = SimDisk(SimRandom(seed))
+        file = disk.open("/file", create=True)
+        file.append(b"a" * 1024)
+        file.sync()
+        disk.sync_folder("/")
+        disk.write_at("/file", 0, b"b" * 1024)
+        assert disk.read_whole("/file") == b"b" * 1024
+        if seed == 0:
+            file.sync()
+        disk.crash()
+        data = disk.read_whole("/file")
+        assert len(data) == 1024
+        found.add(bytes((data[0], data[511], data[512], data[1023])))
+        if seed == 0:
+            assert data == b"b" * 1024
+    assert found == {b"aaaa", b"aabb", b"bbaa", b"bbbb"}

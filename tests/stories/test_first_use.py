@@ -111,6 +111,19 @@ def test_partitions_that_are_recovered_after_kill_9_are_named_in_one_request(tmp
     seen.check()
 
 
+def test_a_stop_with_many_partitions_that_were_just_written(tmp_path: Path) -> None:
+    partitions = range(1000)
+    with (
+        WatchedBroker(tmp_path, {"tidelog.durability": "os"}) as broker,
+        Connection(broker.bootstrap, timeout_s=TIMEOUT_MS / 1000) as client,
+    ):
+        make_topic(client, len(partitions))
+        produce(client, one_record(), partitions)
+        with broker.watching() as seen:
+            broker.stop()
+    seen.check()
+
+
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 def test_the_first_writes_to_many_new_partitions_in_one_request(tmp_path: Path, durability: str) -> None:
     partitions = range(1000)

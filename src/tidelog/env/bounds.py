@@ -24,5 +24,5 @@ CPU_READ_S = 0.005
 
 # -- beside the loop
 
-THREADS_MAX = 16
+THREADS_MAX = 18
 """Eight for the group commit, three for the journal, the others for what takes long; each is made when first needed."""

@@ -93,6 +93,13 @@ class Disk(Protocol):
         """Make a file of so many zeros, which are on stable storage then, as its name is. Blocks, like `File.sync`."""
         ...
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        """Write over what stands at `pos` of the file, and on behind its end. Nobody else may write to it meanwhile.
+
+        A power loss before the next sync leaves the old or the new bytes, sector by sector.
+        """
+        ...
+
     def exists(self, path: str) -> bool: ...
 
     def list_folder(self, path: str) -> list[str]:

@@ -157,6 +157,10 @@ class RealDisk:
         self.sync_folder(os.path.dirname(path))
         return file
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        # Not as `open` does: with O_APPEND Linux would append, whatever the position.
+        RealFixedFile(path, os.open(path, os.O_WRONLY | os.O_CLOEXEC)).write(pos, data)
+
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 

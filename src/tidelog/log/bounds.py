@@ -20,9 +20,13 @@ SETTLES_TOGETHER_MAX = 2
 LOGS_A_SETTLE = 16
 """Threads that sync what the journal holds, and logs that one takes at a time: nobody waits for them, and commits
 must find others."""
-OPENINGS_TOGETHER_MAX = 2
-"""Logs that are opened beside each other: each thread that isn't waiting for the disk takes its share of the
-interpreter from the loop, and group commits must find threads too."""
+OPENINGS_TOGETHER_MAX = 4
+"""Logs that are opened beside each other. After a crash each waits for three syncs; but a thread that isn't waiting for
+the disk takes its share of the interpreter from the loop, and group commits must find threads too."""
+OPENINGS_A_JOB = 8
+OPENING_JOB_S = 0.02
+"""Logs that such a thread opens before it tells of them, where one asks for many; and after how long it tells anyway:
+others wait for a thread."""
 OPENING_FILES_MAX = 16
 """Files that a log holds open while it is opened."""
 BEGINNING_JOBS_MAX = 2
@@ -32,6 +36,15 @@ LOGS_A_JOB = 16
 BEGUN_AT_ONCE_MAX = 16
 BEGUN_AT_ONCE_PER_S = 20
 """Logs that may be begun on the loop: so many, and as many more a second."""
+
+# -- a clean stop
+
+STOP_TOGETHER = 2048
+"""Logs that are made durable together: one sync of everything takes as long for many as for a few."""
+STOP_SAVED_MAX = 256
+"""Logs of which a stop saves what a flush does, those first that have most to read: it makes four files for each, 60 to
+300 us a file on ext4. Of the others the next start reads the batches behind the last flush, and of all of them together
+there are about `BATCHES_MAX`."""
 
 # -- what a start after a crash reads
 
@@ -78,6 +91,8 @@ OFFSET_SPAN_MAX = 2**31 - 1
 CHECKED_BYTES = 1024 * 1024
 """Read ahead of an answer; the answer is no longer, unless its first batch is."""
 PIECE_BYTES = 64 * 1024
+SECTOR_BYTES = 512
+"""Written whole, or not at all, when the power goes."""
 PAGE_BYTES = 4096
 """What is read again, in turn, where a read fails: what is left then is the page that is damaged."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.env.promise import Promise, gather
+from tidelog.env.slices import settled
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
 from tidelog.wire.topic_partition import TopicPartition
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.env import Environment
+    from tidelog.env.slices import Steps
 
 
 UNKNOWN = -1
@@ -83,6 +85,11 @@ class OffsetsFile:
         if not self._writing:
             self._write()
         return promise
+
+    def save_again(self) -> Promise[None]:
+        """As `save`, also where it holds what was written last: somebody may have removed it."""
+        self._changed = True
+        return self.save()
 
     def save_now(self) -> None:
         """Write it down at once; no other write of it may be under way."""
@@ -313,11 +320,11 @@ class CheckpointFiles:
         """All files were just written."""
         self._forget(self._falls)
 
-    def finish(self) -> None:
-        """At a clean stop: write all files down."""
+    def finish(self) -> Steps[None]:
+        """At a clean stop: write all files down. Raises OSError."""
         for file in self.files:
             if file.offsets or file.durable or file not in (self.memory, self.cleaner):
-                file.save_now()
+                yield from settled(file.save_again())
         self.settled()
 
     def _forget(self, falls: dict[TopicPartition, object]) -> None:

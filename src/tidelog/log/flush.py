@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tidelog.log import checkpoints
-from tidelog.log.bounds import SYNC_EACH_MAX
+from tidelog.log.bounds import SECTOR_BYTES, SYNC_EACH_MAX
 from tidelog.log.checkpoints import LEADER_EPOCHS
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, segment_stem
@@ -51,26 +51,33 @@ class FlushJob(NamedTuple):
         return f"{self.folder}/{segment_stem(offset)}{SNAPSHOT}"
 
 
-def prepare(log: Log, *, closing: bool = False) -> FlushJob:
-    """Gather, on the loop. `closing` adds the last time entry, as a closed segment has it. Raises OSError, BadBatch."""
-    producers = log.producers  # first: loading them may read the disk, and gives recovered segments their snapshots
+def prepare(log: Log, *, closing: bool = False, lean: bool = False) -> FlushJob:
+    """Gather, on the loop. `closing` adds the last time entry, as a closed segment has it. Raises OSError, BadBatch.
+
+    `lean`: without what the next start finds in the batches as well. It has to read those that were written since the
+    last flush: for a log that `may_be_lean`, after a clean stop.
+    """
+    if not lean:
+        _ = log.producers  # first: loading them may read the disk, and gives recovered segments their snapshots
     epochs = log.epochs
     active = log.segments.active
     if active is not None and closing:
         active.finish_times()
     end = log.ends.log_end
+    unsaved = lean and _never_saved(log)
     bases = {segment.base for segment in log.segments}
     needed = log.restart_snapshot()  # until the recovery point is saved that the new one belongs to
-    stale = [offset for offset in log.snapshots if offset not in bases and offset not in (end, needed)]
+    stale = [] if lean else [known for known in log.snapshots if known not in bases and known not in (end, needed)]
     waiting = log.begin_flush()
     sealed = [segment for segment, _ in waiting.unsaved]
     segments = sealed if active is None else [*sealed, active]
     unsynced = waiting.unsynced if active is None else (*waiting.unsynced, active)
     snapshots = {_next_base(log, segment): data for segment, data in waiting.unsaved if data}
-    snapshots[end] = encode_snapshot(producers.items())
+    if not lean:
+        snapshots[end] = encode_snapshot(log.producers.items())
     entries: list[tuple[str, int, bytes]] = []
     saved: list[tuple[OffsetIndex | TimeIndex, int]] = []
-    for segment in segments:
+    for segment in () if unsaved else segments:
         for suffix, index in ((OFFSET_INDEX, segment.offsets), (TIME_INDEX, segment.times)):
             if index is not None:
                 where, data = index.unsaved()
@@ -86,12 +93,33 @@ def prepare(log: Log, *, closing: bool = False) -> FlushJob:
         entries,
         saved,
         snapshots,
-        epochs.begin_save(),
+        None if unsaved else epochs.begin_save(),
         stale,
         sealed,
         waiting.folder,
         [segment.stem + TXN_INDEX for segment in segments if segment.has_aborted],
     )
+
+
+def may_be_lean(log: Log) -> bool:
+    """Whether a stop may leave to the next start what it would otherwise save of the log.
+
+    The producers are those of the last snapshot, or of the log's first batch where there is none, and of what comes
+    behind it. Apache Kafka reads on from there, too; but where a segment has its index, and there is no snapshot at
+    all, it takes it that there are no producers. What was sealed since the last flush needs its indexes.
+    """
+    return not log.unsynced.bases and (log.snapshots.newest is not None or _never_saved(log))
+
+
+def _never_saved(log: Log) -> bool:
+    """Whether no flush has saved anything of the log: nothing but batches is in its folder.
+
+    The next start builds the rest of them, and so does Apache Kafka, which looks for the index.
+    """
+    if len(log.segments) != 1 or log.snapshots.newest is not None:
+        return False
+    names = log.segments[0].stem + OFFSET_INDEX, log.segments[0].stem + TIME_INDEX, f"{log.folder}/{LEADER_EPOCHS}"
+    return not any(map(log.segments.around.disk.exists, names))
 
 
 def _next_base(log: Log, segment: Segment) -> int:
@@ -111,9 +139,17 @@ class _Names:
 
 
 def overwrite(disk: Disk, path: str, where: int, data: bytes) -> str:
-    """Write `data` at `where`; nothing is behind it then. Not durable yet. The path again, for the sync."""
+    """Write `data` at `where`; nothing is behind it then. Not durable yet. The path again, for the sync.
+
+    What ends no further on, and in the same sector, is written over: a power loss leaves the one or the other. To cut a
+    file to nothing and write it again costs ten times as much: ext4 sends such a file to the disk when it is closed.
+    """
     file = disk.open(path, create=True)
-    if file.size() != where:
+    size, end = file.size(), where + len(data)
+    if where < size <= end and where // SECTOR_BYTES == (end - 1) // SECTOR_BYTES:
+        disk.write_at(path, where, data)
+        return path
+    if size != where:
         file.truncate(where)
     if data:
         file.append(data)

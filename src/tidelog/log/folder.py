@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.log.bounds import SECTOR_BYTES
 from tidelog.log.checkpoints import PARTITION_METADATA, partition_metadata
 from tidelog.log.names import SNAPSHOT, partition_folder, segment_stem
 from tidelog.wire.uuids import ZERO_UUID
@@ -41,6 +42,20 @@ class PartitionFolder:
 
     def snapshot_path(self, offset: int) -> str:
         return f"{self.folder}/{segment_stem(offset)}{SNAPSHOT}"
+
+    def name_topic_again(self, disk: Disk) -> None:
+        """Say durably, after a crash, which topic's it is. What a failed sync left in memory only is dirty again then.
+
+        What it says can be made again, so no copy comes first, as of records (rewriting.py).
+        """
+        self.name_topic(disk)
+        path = f"{self.folder}/{PARTITION_METADATA}"
+        try:
+            file = disk.open(path)
+        except FileNotFoundError:
+            return
+        disk.write_at(path, 0, file.read(0, SECTOR_BYTES))
+        file.sync()
 
     def name_topic(self, disk: Disk, *, new: bool = False) -> bool:
         """Say in the folder, which is `new` or not, which topic's it is; whether one that isn't didn't say so.

@@ -11,9 +11,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.env.promise import Promise
+from tidelog.env.promise import Promise, gather
 from tidelog.log import checkpoints, recovery
-from tidelog.log.bounds import OPENING_FILES_MAX, OPENINGS_TOGETHER_MAX
+from tidelog.log.bounds import OPENING_FILES_MAX, OPENING_JOB_S, OPENINGS_A_JOB, OPENINGS_TOGETHER_MAX
 from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
 from tidelog.log.commit import TOO_MANY_FILES
 from tidelog.log.files import OpenFiles
@@ -40,7 +40,8 @@ class Opening:
 
     `reports` are for the operator, `leftovers` for removal (with the delay in milliseconds), also where `run` fails.
     `cut` is what recovery took off it, `seconds` how long it took.
-    `deleted`, on the loop: the topic was deleted meanwhile. `settled`: the log is in its place.
+    `begun`, on the loop: its turn has come, as that of `asker`. `deleted`: the topic was deleted meanwhile. `settled`:
+    the log is in its place.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class Opening:
         self.leftovers: list[tuple[str, int]] = []
         self.cut: Cut | None = None
         self.seconds = 0.0
-        self.deleted = False
+        self.begun = self.deleted = False
+        self.asker: object = None
         self.settled: Promise[None] = Promise()
 
     def run(self) -> Recovered | None:
@@ -102,13 +104,23 @@ class Opening:
 
 
 class Openings:
-    """The logs that are being opened, a few beside each other. `ended` puts a log in its place, on the loop."""
+    """The logs that are being opened, a few beside each other. `ended` puts a log in its place, on the loop; `drained`
+    is called when nobody waits for another.
 
-    def __init__(self, loop: Loop, ended: Callable[[Opening, Promise[Recovered | None]], Promise[None]]) -> None:
+    Whoever asks for logs has their turn with all others who do: who asks for one doesn't wait for another's thousands.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        ended: Callable[[Opening, Promise[Recovered | None]], Promise[None]],
+        drained: Callable[[], None],
+    ) -> None:
         self._loop = loop
         self._ended = ended
+        self._drained = drained
         self._known: dict[TopicPartition, Opening] = {}
-        self._waiting: deque[Opening] = deque()
+        self._waiting: dict[object, deque[Opening]] = {}  # by who asked for them, in the order of their turns
         self._busy = 0
         self._stopped = False
 
@@ -122,33 +134,79 @@ class Openings:
     def idle(self) -> bool:
         return not self._busy
 
-    def begin(self, opening: Opening) -> None:
-        """Open it when its turn comes, in the order in which they were asked for."""
+    def begin(self, opening: Opening, asker: object) -> None:
+        """Open it when the turn of who asks comes, or of another who does, in the order in which each asked."""
         self._known[opening.log_folder.key] = opening
-        self._waiting.append(opening)
+        self.ask(opening, asker)
         self._next()
+
+    def ask(self, opening: Opening, asker: object) -> None:
+        """Somebody waits for it, for the first time or too."""
+        if not opening.begun:
+            self._waiting.setdefault(asker, deque()).append(opening)
 
     def stop(self) -> None:
         """Begin no more."""
         self._stopped = True
 
     def _next(self) -> None:
-        while self._waiting and self._busy < OPENINGS_TOGETHER_MAX and not self._stopped:
-            opening = self._waiting.popleft()
+        while self._busy < OPENINGS_TOGETHER_MAX and not self._stopped and (some := self._take()):
             self._busy += 1
-            self._loop.run_blocking(opening.run).on_done(partial(self._opened, opening))
+            outcomes: list[Promise[Recovered | None]] = []
+            self._loop.run_blocking(partial(_run, some, outcomes)).on_done(partial(self._ran, some, outcomes))
 
-    def _opened(self, opening: Opening, done: Promise[Recovered | None]) -> None:
-        self._ended(opening, done).on_done(partial(self._settled, opening))
+    def _take(self) -> list[Opening]:
+        """Some of whose turn it is, who is the last to have another then: one, or a few of many, since to have a thread
+        begin takes as long as a third of an opening."""
+        while self._waiting:
+            asker = next(iter(self._waiting))
+            queue = self._waiting.pop(asker)
+            share = max(1, min(OPENINGS_A_JOB, len(queue) // OPENINGS_TOGETHER_MAX))
+            some = [opening for opening in (queue.popleft() for _ in range(share)) if not opening.begun]
+            if queue:
+                self._waiting[asker] = queue
+            for opening in some:
+                opening.begun = True
+                opening.asker = asker
+            if some:
+                return some
+        return []
+
+    def _ran(self, some: list[Opening], outcomes: list[Promise[Recovered | None]], done: Promise[None]) -> None:
+        done.result()
+        for opening in reversed(some[len(outcomes) :]):
+            opening.begun = False
+            self._waiting.setdefault(opening.asker, deque()).appendleft(opening)
+        ended = [
+            self._ended(opening, outcome).then(partial(self._settled, opening))
+            for opening, outcome in zip(some, outcomes, strict=False)
+        ]
+        gather(ended).on_done(self._next_job)
 
     def _settled(self, opening: Opening, done: Promise[None]) -> None:
-        self._busy -= 1
         del self._known[opening.log_folder.key]
-        self._next()
         if done.error is not None:
             opening.settled.fail(done.error)
         else:
             opening.settled.resolve(None)
+
+    def _next_job(self, _: object) -> None:
+        self._busy -= 1
+        self._next()
+        if not self._busy:
+            self._drained()
+
+
+def _run(some: list[Opening], outcomes: list[Promise[Recovered | None]]) -> None:
+    """For a thread: `outcomes` has what came of each, or why it failed; of the first ones only, where it takes long."""
+    began = some[0].clock.monotonic()
+    for opening in some:
+        if outcomes and opening.clock.monotonic() - began > OPENING_JOB_S:
+            return
+        try:
+            outcomes.append(Promise[Recovered | None].resolved(opening.run()))
+        except Exception as error:
+            outcomes.append(Promise[Recovered | None].failed(error))
 
 
 def may_pass(error: BaseException | None) -> bool:

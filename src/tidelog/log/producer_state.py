@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.checkpoints import LEADER_EPOCHS, CheckpointError
 from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.names import TXN_INDEX
+from tidelog.log.names import OFFSET_INDEX, TXN_INDEX
 from tidelog.log.producer_snapshot import SnapshotError, encode_snapshot, read_snapshot
 from tidelog.log.producers import Completed, Producers
 from tidelog.log.scan import HeaderFields, RawFields, batch_at, raw_batches
@@ -35,7 +35,8 @@ def load_epochs(segments: Segments, recovery_point: int) -> LeaderEpochs:
         epochs = LeaderEpochs.load(segments.around.disk, path)
         if epochs.entries() or not _has_epochs(segments, recovery_point):
             return epochs
-        segments.around.report(f"{path} is missing or empty; reading the leader epochs from the batches")
+        if segments.around.disk.exists(segments[0].stem + OFFSET_INDEX):  # else nothing was ever saved (`may_be_lean`)
+            segments.around.report(f"{path} is missing or empty; reading the leader epochs from the batches")
     except CheckpointError as error:
         segments.around.report(f"{error}; reading the leader epochs from the batches")
     epochs = LeaderEpochs()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.log import indexing, producer_state
 from tidelog.log.bounds import LOST_BYTES, UNNOTICED_BYTES
-from tidelog.log.checkpoints import LOG_START, PARTITION_METADATA
+from tidelog.log.checkpoints import LOG_START
 from tidelog.log.durability import counts_messages, page_cache_counts
 from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
@@ -237,9 +237,8 @@ class Recovery:
             elif found is not None:
                 self._write_again(segment.path, found[0])
                 self._around.files.forget(segment)
-        self._folder.name_topic(disk)  # that the folder is in doubt was known before
-        if disk.exists(f"{folder}/{PARTITION_METADATA}"):
-            self._write_again(f"{folder}/{PARTITION_METADATA}", 0)
+        if lost or not recovery_point:  # else it was durable before the first flush was
+            self._folder.name_topic_again(disk)
         disk.sync_folder(folder)
         ends.synced(ends.log_end)
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from tidelog.env.child_processes import BesideTheLoop
 from tidelog.env.promise import Promise
-from tidelog.log import checkpoints, flush
+from tidelog.env.slices import ITEMS_A_STEP, whole
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.beginning import Beginning, Beginnings
 from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
-from tidelog.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, CheckpointError
+from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
+from tidelog.log.clean_stop import CleanStop
 from tidelog.log.commit import GroupCommit, sync_now
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.durability import page_cache_counts
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
+    from tidelog.env.slices import Steps
     from tidelog.log.folder import PartitionFolder
     from tidelog.log.reading import ReadableLog
     from tidelog.log.segment import Segment
 
-STOP_TOGETHER = 1024
 IDLE_LOOK_S = 0.005
 
 _logger = logging.getLogger("tidelog.log")
@@ -98,7 +99,8 @@ class Store:
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
         self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
-        self._openings = Openings(env.loop, self._open_ended)
+        self._openings = Openings(env.loop, self._open_ended, self._opened_all)
+        self._without_point: list[Log] = []  # logs that were opened, and are to have a recovery point
         self.beginnings = Beginnings(env, self._names.free, self._begun)
         self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
@@ -139,62 +141,48 @@ class Store:
         self.beginnings.stop()
         stopped: Promise[None] = Promise()
         if not clean:
-            self._close()
+            whole(self._close())
             stopped.resolve(None)
             return stopped
 
         def when_idle() -> None:
             idle = self.commit.idle and self.upkeep.idle and self._openings.idle and self.beginnings.idle
             if idle and all(points.idle for points in self._points.values()):
-                try:
-                    self._finish(broker_epoch)
-                except OSError as error:
-                    stopped.fail(error)
-                else:
-                    stopped.resolve(None)
+                self._finishing = True
+                self.env.loop.spread(self._finish(broker_epoch)).on_done(finished)
             else:
                 self.env.loop.call_later(IDLE_LOOK_S, when_idle)
+
+        def finished(done: Promise[None]) -> None:
+            if done.error is not None:
+                stopped.fail(done.error)
+            else:
+                stopped.resolve(None)
 
         when_idle()
         return stopped
 
-    def _finish(self, broker_epoch: int) -> None:
-        """Everything that isn't durable yet, then the checkpoints, then the mark."""
-        self._finishing = True
-        dirty = self.upkeep.dirty
-        for first in range(0, len(dirty), STOP_TOGETHER):
-            jobs = self.upkeep.prepare(dirty[first : first + STOP_TOGETHER], closing=True)
-            if jobs:
-                saving = flush.Saving(self.disk, jobs)
-                saving.run()
-                self.upkeep.take_note(saving, None)
-        for log in self._logs.values():
-            points = self._points[log.root]
-            if isinstance(log, MemoryLog):
-                points.memory.put((log.topic, log.partition), log.log_end)
-            elif log.segments:
-                self.starts.note(log)
-                hw = log.log_end if log.high_watermark < 0 else log.high_watermark
-                points.replication.put((log.topic, log.partition), hw)
-        for root in self._folders.admitted:
-            self._points[root].finish()
-            # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
-            recovered = self._folders.is_clean(root) or not self._unopened.is_any_in(root)
-            unfinished = set(self.upkeep.dirty)
-            if recovered and all(
-                (log.offline is None and log not in unfinished) or self._folders.gone((log.topic, log.partition))
-                for log in self._logs.values()
-                if log.root == root
-            ):
-                self.journals[root].finish()
-                checkpoints.write_clean_shutdown(self.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
-        self._close()
+    def _finish(self, broker_epoch: int) -> Steps[None]:
+        stop = CleanStop(
+            self.env,
+            self.logs,
+            self.upkeep,
+            self.commit,
+            self.starts,
+            self._folders,
+            self._points,
+            self.journals,
+        )
+        yield from stop.run(broker_epoch)
+        yield from self._close()
 
-    def _close(self) -> None:
+    def _close(self) -> Steps[None]:
         self._closed = True
-        for log in self._logs.values():
+        for place, log in enumerate(self.logs()):
             log.listener = None
             log.close()
+            if place % ITEMS_A_STEP == 0:
+                yield
         self._logs.clear()
         self.child_processes.close()
 
@@ -257,10 +245,13 @@ class Store:
             return True
         return key in self._unopened and key not in self._logs and config.tidelog_storage != "memory"
 
-    def open(self, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Promise[None]:
+    def open(
+        self, topic: str, partition: int, topic_id: bytes, config: TopicConfig, asker: object = None
+    ) -> Promise[None]:
         """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
 
-        Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason that may pass.
+        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason
+        that may pass.
         """
         key = topic, partition
         begun = self.beginnings.get(key)
@@ -269,8 +260,14 @@ class Store:
         under_way = self._openings.get(key)
         if under_way is None:
             under_way = self._opening_of(key, topic_id, config)
-            self._openings.begin(under_way)
+            self._openings.begin(under_way, asker)
         return under_way.settled
+
+    def also_wants(self, topic: str, partition: int, asker: object) -> None:
+        """Another one waits for a log that `open` was asked for."""
+        under_way = self._openings.get((topic, partition))
+        if under_way is not None:
+            self._openings.ask(under_way, asker)
 
     def _opening_of(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> Opening:
         log_folder = self._log_folder(key, self._unopened[key])
@@ -360,7 +357,9 @@ class Store:
             if log.unsynced.dirty:
                 self.wrote(log)
             if log_folder.lost:
-                self.flush_soon(log)  # until then, a power loss may take it offline
+                self._without_point.append(log)
+                if self._openings.idle:
+                    self._opened_all()
         self._unopened.drop(log_folder.key)
         self._logs[log_folder.key] = log
         return log
@@ -376,6 +375,14 @@ class Store:
         """No topic has this partition, or none that a journal knows of."""
         for journal in self.journals.values():
             journal.forget(key)
+
+    def _opened_all(self) -> None:
+        """Nobody waits for a log: those without a recovery point are flushed, many together. Until they were, a power
+        loss may take one offline; but while others are opened each flush would be of the few that just were."""
+        logs, self._without_point = self._without_point, []
+        for log in logs:
+            if not log.deleted and not self._closed:
+                self.flush_soon(log)
 
     def logs(self) -> list[Log]:
         """Those that are open."""

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidelog.config.setting import LONG_MAX
+from tidelog.env.slices import ITEMS_A_STEP, whole
 from tidelog.log import flush
 from tidelog.log.bounds import BATCHES_MAX, FLUSH_TOGETHER
 from tidelog.log.checkpoints import PARTITION_METADATA
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.loop import Timer
     from tidelog.env.promise import Promise
+    from tidelog.env.slices import Steps
     from tidelog.log.flush import FlushJob, Saving
     from tidelog.log.log import Log
     from tidelog.log.store import Store
@@ -155,13 +157,13 @@ class Upkeep:
         self._store.commit.flush_begins(saving)
         self._env.loop.run_blocking(saving.run).on_done(lambda done: self._flushed(saving, done))
 
-    def prepare(self, logs: list[Log], *, closing: bool = False) -> list[FlushJob]:
+    def prepare(self, logs: list[Log], *, closing: bool = False, lean: bool = False) -> list[FlushJob]:
         jobs: list[FlushJob] = []
         for log in logs:
             self.forget(log)
             if log.offline is None and log.segments:
                 try:
-                    job = flush.prepare(log, closing=closing)
+                    job = flush.prepare(log, closing=closing, lean=lean and flush.may_be_lean(log))
                     if job.new_folder:  # whose it is has to be durable before anything in it
                         job.files.append(f"{job.folder}/{PARTITION_METADATA}")
                     jobs.append(job)
@@ -191,29 +193,37 @@ class Upkeep:
         self._flush_next()
 
     def take_note(self, saving: Saving, error: BaseException | None) -> None:
+        whole(self.take_notes(saving, error))
+
+    def take_notes(self, saving: Saving, error: BaseException | None) -> Steps[None]:
         """`error`: of all jobs together. A log that went offline meanwhile stays where it was known to be durable."""
         for root, failure in saving.failed_roots.items():
             self._store.commit.root_failed(root, failure)
         for place, job in enumerate(saving.jobs):
-            log = job.log
-            log.unsynced.end_flush()
-            if log.deleted or log.offline is not None:
-                continue
-            failed = error or saving.failed.get(place)
-            if isinstance(failed, Postponed):
-                log.flush_postponed(failed)
-                flush.postpone(job)
-                self.wrote(log)
-                self.deletion.flush_ended(log)
-            elif failed is not None:
-                log.go_offline(f"flushing {job.folder} failed: {failed}")
-            elif saving.gone and flush.holds(job) and (lost := missing(log, saving.gone)):
-                log.go_offline(f"{lost} is not there any more: someone removed it")
-            elif not flush.finish(job):
-                self._remove_outdated(job)
-                self.wrote(log)
-            else:
-                self._store.recovered_to(log)
+            self._take_note(saving, place, job, error)
+            if place % ITEMS_A_STEP == ITEMS_A_STEP - 1:
+                yield
+
+    def _take_note(self, saving: Saving, place: int, job: FlushJob, error: BaseException | None) -> None:
+        log = job.log
+        log.unsynced.end_flush()
+        if log.deleted or log.offline is not None:
+            return
+        failed = error or saving.failed.get(place)
+        if isinstance(failed, Postponed):
+            log.flush_postponed(failed)
+            flush.postpone(job)
+            self.wrote(log)
+            self.deletion.flush_ended(log)
+        elif failed is not None:
+            log.go_offline(f"flushing {job.folder} failed: {failed}")
+        elif saving.gone and flush.holds(job) and (lost := missing(log, saving.gone)):
+            log.go_offline(f"{lost} is not there any more: someone removed it")
+        elif not flush.finish(job):
+            self._remove_outdated(job)
+            self.wrote(log)
+        else:
+            self._store.recovered_to(log)
 
     def _remove_outdated(self, job: FlushJob) -> None:
         """The log was cut while it was flushed: snapshots of what was there before must not be taken for new ones."""

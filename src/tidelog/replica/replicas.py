@@ -59,6 +59,7 @@ class Replicas:
         self._topic_config = topic_config
         self._partitions: dict[TopicPartition, Partition] = {}
         self._opening: dict[TopicPartition, Promise[None]] = {}
+        self._asker: object = None  # who asks for the logs that are to be opened now
         self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
@@ -93,9 +94,13 @@ class Replicas:
         """Whether `get` never raises NotOpenYet."""
         return self._store.all_open
 
-    def open(self, places: Iterable[tuple[str | bytes, int]]) -> Promise[None] | None:
-        """Open the logs of these partitions; settled when that was tried with each of them. None: they are open."""
+    def open(self, places: Iterable[tuple[str | bytes, int]], asker: object = None) -> Promise[None] | None:
+        """Open the logs of these partitions; settled when that was tried with each of them. None: they are open.
+
+        Many who ask have their logs opened in turn: `asker` is who does, where they ask several times.
+        """
         waiting: dict[Promise[None], None] = {}
+        self._asker = object() if asker is None else asker
         for topic, index in places:
             if (topic, index) in self._partitions:
                 continue
@@ -105,6 +110,7 @@ class Replicas:
                 waiting[not_yet.opened] = None
             except KafkaError:  # whoever asked for it is told so
                 continue
+        self._asker = None
         return gather(list(waiting)).map(lambda _: None) if waiting else None
 
     def opened(self, key: tuple[str | bytes, int]) -> Partition | None:
@@ -156,8 +162,12 @@ class Replicas:
     def _open_log(self, topic: TopicImage, index: int, config: TopicConfig) -> Promise[None]:
         opened = self._opening.get((topic.name, index))
         if opened is None:
-            opened = self._opening[topic.name, index] = self._store.open(topic.name, index, topic.id, config)
+            opened = self._opening[topic.name, index] = self._store.open(
+                topic.name, index, topic.id, config, self._asker
+            )
             opened.on_done(partial(self._log_opened, topic.name, index))
+        else:
+            self._store.also_wants(topic.name, index, self._asker)
         return opened
 
     def _log_opened(self, topic: str, index: int, opened: Promise[None]) -> None:

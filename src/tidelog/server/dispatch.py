@@ -256,9 +256,10 @@ class Dispatch:
         if self._replicas.all_open:
             return
         waiting: list[Promise[None]] = []
+        asker = object()
         places = needed(api.key, api.version, request, self._services.metadata.image)
         while some := list(islice(places, OPENED_A_STEP)):
-            opened = self._replicas.open(some)
+            opened = self._replicas.open(some, asker)
             if opened is not None:
                 waiting.append(opened)
             yield

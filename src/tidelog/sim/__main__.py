@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--break", dest="broken", choices=SAFEGUARDS, help="without this safeguard")
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.CRITICAL)
+    _be_quiet()
     acknowledged = 0
     faults: Counter[str] = Counter()
     seeds = range(options.seed, options.seed + options.seeds)
@@ -67,12 +67,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _be_quiet() -> None:
+    logging.basicConfig(level=logging.CRITICAL)
+
+
 def _each(run: "partial[Result]", seeds: Iterable[int], jobs: int) -> Iterator[Result]:
     """In the order of the seeds, so that the first that fails is the same however many run at a time."""
     if jobs <= 1:
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_be_quiet) as pool:
         try:
             yield from pool.map(run, seeds)
         finally:
@@ -80,7 +84,6 @@ def _each(run: "partial[Result]", seeds: Iterable[int], jobs: int) -> Iterator[R
 
 
 def _run(seed: int, *, scenario: str | None, broken: str | None, trace: bool) -> Result:
-    logging.disable(logging.CRITICAL - 1)
     name = scenario or of_seed(seed)
     run = make(name, seed)
     try:

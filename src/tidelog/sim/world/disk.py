@@ -119,13 +119,13 @@ class SimFixedFile:
         if disk.failing_appends and self.path.endswith(disk.failing_suffix):
             disk.failing_appends -= 1
             disk.struck("EIO on a write to the journal")
-            self._node.overwrite(pos, memoryview(data)[: disk.random.random_int(0, len(data))])
+            self._node.write_at(pos, memoryview(data)[: disk.random.random_int(0, len(data))])
             raise _error(errno.EIO, self.path)
         if disk.touched is not None:
             done = disk.random.random_int(0, len(data))
-            self._node.overwrite(pos, memoryview(data)[:done])
+            self._node.write_at(pos, memoryview(data)[:done])
             disk.touched("append", self.path)
-        self._node.overwrite(pos + done, memoryview(data)[done:])
+        self._node.write_at(pos + done, memoryview(data)[done:])
 
     def sync(self) -> None:
         try:
@@ -213,6 +213,17 @@ class SimDisk:
     def _opened(self, node: FileNode, path: str) -> SimFile:
         """What `open` gives: a disk whose files do something of their own overrides it."""
         return SimFile(self, node, path)
+
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        node = self._file(path)
+        if pos + len(data) - len(node.data) > self.room():
+            self.struck("no space")
+            raise _error(errno.ENOSPC, path)
+        if self.touched is not None:
+            node.write_at(pos, memoryview(data)[: self.random.random_int(0, len(data))])
+            self.touched("append", path)
+        node.write_at(pos, data)
+        node.modified_ms = self.now_ms()
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
@@ -310,8 +321,8 @@ class SimDisk:
     def crash(self) -> None:
         """The power goes: what was not durable is forgotten, torn or, with luck, kept. Open files are of the past."""
         for each in self._walk(self.root):
-            if isinstance(each, FileNode) and each.overwritten:
-                self.struck("journal torn or forgotten")
+            if isinstance(each, FileNode) and each.over:
+                self.struck("torn or forgotten in place")
         node = crashed(self.root, self.random)
         assert isinstance(node, FolderNode)
         self.root = node

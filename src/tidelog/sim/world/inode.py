@@ -13,24 +13,25 @@ SECTOR_BYTES = 512
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed, but for
-    what is in `overwritten`."""
+    """A file. `data` is the page cache; `durable` the platter; they agree on [0, clean) unless a sync failed, or what
+    lies in `over` was written over."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     clean: int = 0
     modified_ms: int = 0
-    overwritten: list[range] = field(default_factory=list[range])
+    over: range = range(0)
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         self.data += piece
 
-    def overwrite(self, pos: int, piece: bytes | bytearray | memoryview) -> None:
-        """In place: the file is as long as before."""
+    def write_at(self, pos: int, piece: bytes | bytearray | memoryview) -> None:
         end = pos + len(piece)
-        assert end <= len(self.data), f"[{pos}, {end}) of {len(self.data)} bytes"
+        assert pos <= len(self.data), f"a write at {pos} leaves a hole behind {len(self.data)}"
         self.data[pos:end] = piece
-        self.overwritten.append(range(pos, end))
+        if pos < self.clean:
+            over = range(pos, min(end, self.clean))
+            self.over = range(min(self.over.start, over.start), max(self.over.stop, over.stop)) if self.over else over
 
     def truncate(self, size: int) -> None:
         if size < len(self.data):
@@ -38,10 +39,11 @@ class FileNode:
         else:
             self.data += bytes(size - len(self.data))
         self.clean = min(self.clean, size)
+        self.over = range(self.over.start, min(self.over.stop, size))
 
     @property
     def dirty(self) -> bool:
-        return self.clean != len(self.data) or len(self.durable) != len(self.data) or bool(self.overwritten)
+        return self.clean != len(self.data) or len(self.durable) != len(self.data) or bool(self.over)
 
     def sync(self) -> None:
         """What is dirty reaches the platter. Pages that a failed sync lost are clean: they don't."""
@@ -49,10 +51,8 @@ class FileNode:
         if len(self.durable) < clean:
             self.durable += bytes(clean - len(self.durable))
         self.durable[clean:] = self.data[clean:]
-        self.clean = len(self.data)
-        for each in self.overwritten:
-            self.durable[each.start : each.stop] = self.data[each.start : each.stop]
-        self.overwritten.clear()
+        self.durable[self.over.start : self.over.stop] = self.data[self.over.start : self.over.stop]
+        self.clean, self.over = len(self.data), range(0)
 
     def fail_sync(self, random: SimRandom, *, keep_cache: bool) -> None:
         """Some of what was dirty reached the platter, the rest is lost, and the kernel calls all of it clean.
@@ -64,15 +64,17 @@ class FileNode:
         if not keep_cache:  # the size stays: what is lost reads as zeros
             self.data = bytearray(self.durable[:size])
             self.data += bytes(size - len(self.data))
-        self.clean = size
-        self.overwritten.clear()
+        self.clean, self.over = size, range(0)
 
     def after_crash(self, random: SimRandom) -> bytearray:
-        """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes."""
+        """What the platter may hold when the power goes: the old, the new, or the new cut or riddled with holes.
+
+        Of what was written over each sector is the old or the new one.
+        """
         if not self.dirty:
             return bytearray(self.durable)
-        if self.overwritten:
-            return self._overwritten_in_part(random)
+        if self.over:
+            return self._mixed(random)
         fate = random.weighted((("forgotten", 4), ("whole", 2), ("cut", 3), ("sectors", 2)))
         if fate == "forgotten":
             return bytearray(self.durable)
@@ -89,19 +91,25 @@ class FileNode:
                 new[start:end] = bytes(end - start)
         return new
 
-    def _overwritten_in_part(self, random: SimRandom) -> bytearray:
-        """Each sector that was written anew is the old one or the new one: all are of a kind, or some of each."""
-        kept = bytearray(self.durable)
+    def _mixed(self, random: SimRandom) -> bytearray:
+        """Of what was written over, each sector is the old or the new one: all of a kind, the first few new, or any."""
+        over, self.over = self.over, range(0)
+        found = self.after_crash(random)  # but for what was written over
+        self.over = over
+        old = self.durable + bytes(max(0, over.stop - len(self.durable)))
+        sectors = range(over.start // SECTOR_BYTES * SECTOR_BYTES, over.stop, SECTOR_BYTES)
         fate = random.weighted((("old", 3), ("new", 2), ("first", 3), ("any", 3)))
-        for each in self.overwritten:
-            sectors = range(each.start // SECTOR_BYTES, -(-each.stop // SECTOR_BYTES))
-            first = random.random_int(0, len(sectors))
-            for number, sector in enumerate(sectors):
-                is_new = {"old": False, "new": True, "first": number < first}.get(fate)
-                if random.chance(0.5) if is_new is None else is_new:
-                    start, end = max(sector * SECTOR_BYTES, each.start), min((sector + 1) * SECTOR_BYTES, each.stop)
-                    kept[start:end] = self.data[start:end]
-        return kept
+        new_ones = random.random_int(0, len(sectors))
+        for number, start in enumerate(sectors):
+            first, end = max(start, over.start), min(start + SECTOR_BYTES, over.stop)
+            is_new = {"old": False, "new": True, "first": number < new_ones}.get(fate)
+            if random.chance(0.5) if is_new is None else is_new:
+                found += bytes(max(0, first - len(found)))
+                found[first:end] = self.data[first:end]
+            elif first < len(found):
+                end = min(end, len(found))
+                found[first:end] = old[first:end]
+        return found
 
 
 @dataclass(slots=True, eq=False)

@@ -89,6 +89,11 @@ class MountedDisk(SimDisk):
     def about_to_write(self, path: str) -> None:
         self.check_writable(path)
 
+    def write_at(self, path: str, pos: int, data: Buffer) -> None:
+        self._take_descriptor(path)
+        self.check_writable(path)
+        super().write_at(path, pos, data)
+
     def list_folder(self, path: str) -> list[str]:
         self._take_descriptor(path)
         return super().list_folder(path)
