@@ -268,12 +268,6 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "log/recovery.py",
-        '{PARTITION_METADATA}", 0)',
-        "so small a file is written again as a whole",
-        kind="constant",
-    ),
-    Known(
-        "log/recovery.py",
         "if len(head) == HEADER_BYTES else 0",
         "either is less than a header",
         kind="constant",
