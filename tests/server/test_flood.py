@@ -18,6 +18,15 @@ def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # n
     assert seen == len(pair.host.seen) == 300
 
 
+def test_an_answer_is_large_from_its_bound_on(pair: Pair) -> None:  # noqa: F811
+    large = b"now:" + b"z" * (LARGE_ANSWER_BYTES - 4)  # answered with a length and as much
+    pair.send(framed(b"none:"))  # of the first request little is received
+    pair.client.send(framed(large) * 2)
+    pair.turn(1)
+    assert pair.host.seen == [b"none:", large], "the next is made when this one was sent"
+    assert pair.answers() == [large[4:]] * 2
+
+
 def test_thousands_of_requests_in_one_read_take_several_turns(pair: Pair) -> None:  # noqa: F811
     pair.client.send(framed(b"now:x") * 2000)
     pair.turn(1)
