@@ -127,7 +127,12 @@ MODULES = (
     Module("replica/partition.py", ("tests/replica",)),
     Module(
         "spark/sink/decisions.py",
-        ("tests/spark/test_other_batches.py", "tests/spark/test_leases.py", "tests/spark/test_decisions.py"),
+        (
+            "tests/spark/test_decisions_driver.py",
+            "tests/spark/test_other_batches.py",
+            "tests/spark/test_leases.py",
+            "tests/spark/test_decisions.py",
+        ),
     ),
 )
 """Those that decide: where one slip loses, repeats or hangs something."""
