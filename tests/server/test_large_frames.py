@@ -31,6 +31,29 @@ def test_behind_a_large_frame_the_next_has_its_buffer_as_soon_as_its_length_came
     assert pair.host.buffers.lent_bytes == 0
 
 
+def test_whatever_comes_shows_that_the_client_is_there_and_its_end_does_not(pair: Pair) -> None:  # noqa: F811
+    large = framed(b"none:" + b"l" * MEGABYTE)
+    assert pair.connection.stirred(), "it is new"
+    for came in (b"\0", framed(b"none:")[1:], framed(b"none:"), large[:9], large[9:], large[:1], large[1:]):
+        assert not pair.connection.stirred()
+        pair.send(came)
+        assert pair.connection.stirred()
+    pair.client.close()
+    pair.turn()
+    assert pair.host.gone
+    assert not pair.connection.stirred()
+
+
+@pytest.mark.parametrize("came", [framed(b"none:"), framed(b"none:") + b"\0", framed(b"none:" + b"l" * 99_999)[:9]])
+def test_of_a_client_that_has_gone_nothing_more_comes(pair: Pair, came: bytes) -> None:  # noqa: F811
+    pair.send(came)
+    assert pair.connection.stirred()
+    pair.client.close()
+    pair.turn()
+    assert pair.host.gone
+    assert not pair.connection.stirred()
+
+
 def test_a_client_that_goes_behind_a_large_frame_leaves_no_buffer_behind(pair: Pair) -> None:  # noqa: F811
     read_ahead(pair)
     pair.client.close()

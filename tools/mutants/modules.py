@@ -249,6 +249,24 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "server/receiver.py",
+        "+ 4 == count <= self._frame_bytes_max:",
+        "a short cut: whatever goes the general way is handled alike",
+        becomes="<",
+    ),
+    Known(
+        "server/receiver.py",
+        "if count <= size <= self._frame_bytes_max and size > LARGE_FRAME_BYTES:",
+        "a short cut: what is handed on instead is put together as well",
+        kind="comparison",
+    ),
+    Known(
+        "server/receiver.py",
+        "self._began = None",
+        "it is None already: only what is half there began",
+        behind="if not self.half_frame:",
+    ),
+    Known(
+        "server/receiver.py",
         "_read_size(buffer)[0] + 4 if count >= 4 else 0",
         "no large frame is as short as either",
         kind="constant",
