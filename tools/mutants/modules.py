@@ -219,6 +219,12 @@ KNOWN: tuple[Known, ...] = (
         "an estimate, which may be one microsecond less",
         becomes=">=",
     ),
+    Known(
+        "coordinator/group/consumer/progress.py",
+        "subscribed = _Subscribed(group.subscriptions, group.resolved, changed=False)",
+        "only a new group epoch depends on it, and none is made there",
+        kind="constant",
+    ),
     Known("coordinator/txn/ending.py", "AT_ONCE = ", "how many at once is a matter of speed"),
     Known(
         "coordinator/txn/ending.py",
@@ -239,6 +245,19 @@ KNOWN: tuple[Known, ...] = (
         "server/connection.py",
         "if len(ready) > 1 else ready[0]",
         "a short cut: joining one gives the same",
+        becomes=">=",
+    ),
+    Known(
+        "server/connection.py",
+        "end - stop > PRODUCE_BYTES_MIN",
+        "a short cut: behind a request none is found where too few bytes are left",
+        kind="arithmetic",
+        becomes="+",
+    ),
+    Known(
+        "server/connection.py",
+        "end - stop > PRODUCE_BYTES_MIN",
+        "a short cut: behind a request none is found where too few bytes are left",
         becomes=">=",
     ),
     Known(
@@ -287,6 +306,18 @@ KNOWN: tuple[Known, ...] = (
         "the coordinator, and the log, say the same of an epoch that is over",
         kind="left out",
         behind="if producer.epoch < known.epoch:",
+    ),
+    Known(
+        "apis/shared/txn_verification.py",
+        "raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)",
+        "never reached: a request with records of two producers was refused as a whole before",
+        kind="left out",
+    ),
+    Known(
+        "apis/shared/txn_verification.py",
+        "outcome.refuse(place, error)",
+        "the only error there is of an epoch that is over, and the log says the same of it",
+        behind="except KafkaError as error:",
     ),
     Known("log/recovery.py", "def note_cut(self", "a protocol's default: who implements it has its own"),
     Known("log/recovery.py", "def remove_segment(self", "a protocol's default: who implements it has its own"),
