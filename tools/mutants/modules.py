@@ -397,6 +397,7 @@ KNOWN: tuple[Known, ...] = (
         "one that ended counts until its marker is below the high watermark",
         behind="producer.txn_first_offset = -1",
     ),
+    Known("log/producers.py", "seen_ms: int = -1,", "no timestamp is below -1 either: the larger one counts"),
     Known("log/producers.py", "self.unread = ", "whatever is below 0 says that there are none", kind="constant"),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="<="),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="3"),
