@@ -247,6 +247,19 @@ KNOWN: tuple[Known, ...] = (
         "a short cut: joining one gives the same",
         becomes=">=",
     ),
+    Known("server/connection.py", "if end > 5 and buffer", "a frame of so few bytes is no request", becomes=">="),
+    Known(
+        "server/connection.py",
+        "queued, alike = 0, end - start <= size_max",
+        "those that aren't handled together, though they might, are handled one by one",
+        kind="arithmetic",
+    ),
+    Known(
+        "server/connection.py",
+        "queued, alike = 0, end - start <= size_max",
+        "those that aren't handled together, though they might, are handled one by one",
+        kind="comparison",
+    ),
     Known(
         "server/connection.py",
         "end - stop > PRODUCE_BYTES_MIN",
