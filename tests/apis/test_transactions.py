@@ -502,6 +502,22 @@ def test_a_transaction_that_an_earlier_self_left_open_makes_nobody_a_member(sim_
     assert produce(txn, txn.batch(b"x", sequence=0)) == [ErrorCode.INVALID_TXN_STATE]
 
 
+@both
+def test_later_records_need_no_word_of_the_coordinator(
+    sim_broker: SimBroker, versions: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first on, wherever that is: here it is the first of the log."""
+    txn = begun(sim_broker, versions)
+    asked: list[str] = []
+    for name in ("verify", "add_partitions"):
+        monkeypatch.setattr(
+            type(sim_broker.services.transactions), name, lambda *_, name=name, **__: asked.append(name)
+        )
+    assert produce(txn, txn.batch(b"two", sequence=1)) == [0]
+    assert asked == []
+    assert read_all(sim_broker, "accounts") == [b"one", b"two"]
+
+
 def test_who_joins_while_the_transaction_before_is_being_ended_is_told_to_come_again(sim_broker: SimBroker) -> None:
     txn = begun(sim_broker, SECOND)
     answer = sim_broker.ask(ApiKey.END_TXN, 5, txn.end_fields(commit=True))

@@ -367,6 +367,14 @@ def test_a_log_that_kafka_wrote_is_replayed(partition: Partition) -> None:
     assert (producer.coordinator_epoch, producer.last_timestamp, producer.last_sequence) == (3, 500, 2)
 
 
+def test_of_a_producer_the_time_of_its_last_batch_is_told(partition: Partition) -> None:
+    for offset, timestamp in enumerate((1000, 3000, 2000)):
+        partition.producers.record(5, 0, offset, offset, offset, timestamp, 0, seen_ms=9000)
+        producer = partition.producers.get(5)
+        assert producer is not None
+        assert producer.last_timestamp == timestamp
+
+
 def test_a_snapshot_comes_back_with_one_batch_of_each(partition: Partition) -> None:
     for sequence in range(3):
         partition.send(sequence, producer=1)

@@ -193,6 +193,25 @@ def test_a_log_that_is_cut_behind_what_compaction_took_goes_on_where_it_was_cut(
     assert pairs(log)[-1] == (target, b"k", b"new")
 
 
+@pytest.mark.parametrize("then", [after_restart, after_kill], ids=lambda then: then.__name__)
+@pytest.mark.parametrize("target", range(2, 8))
+def test_a_log_that_was_cut_behind_what_compaction_left_ends_there_before_anything_is_written(
+    sim: LogHarness, target: int, then: Callable[[LogHarness], None]
+) -> None:
+    log = sim.log(**COMPACT)
+    for number in range(8):
+        put(log, (b"k" if number else b"stays", b"%d" % number))
+    put(log, (b"k", b"8"))
+    roll(sim, log)
+    put(log, (b"other", b"x"))
+    clean(sim, log)
+    log.truncate_to(target)
+    assert (pairs(log), log.log_end) == ([(0, b"stays", b"0")], target)
+    then(sim)
+    log = sim.log(**COMPACT)
+    assert (log.offline, pairs(log), log.log_end) == (None, [(0, b"stays", b"0")], target)
+
+
 @pytest.mark.parametrize("waits", [0, 1])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_log_that_was_cut_to_a_place_where_nothing_is_keeps_it_when_the_power_goes(seed: int, waits: int) -> None:

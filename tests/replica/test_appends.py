@@ -69,6 +69,12 @@ def own(offset: int, value: bytes = b"own", *, epoch: int = 0) -> memoryview:
     return memoryview(bytearray(batch(value, base_offset=offset, leader_epoch=epoch)))
 
 
+def put_together(partition: Partition, *batches: bytes, acks: int = -1) -> list[int]:
+    """Their base offsets, and the log's end behind them."""
+    spans = [(sum(map(len, batches[:at])), sum(map(len, batches[: at + 1]))) for at in range(len(batches))]
+    return partition.append_together(memoryview(bytearray(b"".join(batches))), spans, acks, NOW_MS)
+
+
 def refused(act: Callable[[], Any]) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         act()
@@ -145,6 +151,40 @@ def test_who_leads_elsewhere_or_has_no_disk_takes_nothing(broker: SimBroker) -> 
     assert refused(partition.check_leader) == ErrorCode.KAFKA_STORAGE_ERROR
     assert refused(lambda: put(partition, batch(b"y"))) == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.log.log_end == 1
+
+
+def test_several_are_taken_at_once_where_each_would_be(broker: SimBroker) -> None:
+    partition, commit = again(broker.partition("tide"))
+    assert put_together(partition, batch(b"x"), batch(b"y")) == [0], "the first one of a log makes its files"
+    put(partition, batch(b"x"))
+    commit.logs.clear()
+    damaged = batch(b"y")[:-1] + b"?"
+    assert put_together(partition, damaged, batch(b"z")) == [1]
+    assert commit.logs == [], "nothing was appended"
+    assert put_together(partition, batch(b"y"), damaged, batch(b"z")) == [1, 2]
+    assert put_together(partition, batch(b"z"), batch(b"!", b"!")) == [2, 3, 5]
+    assert commit.logs == [partition.log] * 2
+
+
+def test_several_are_left_to_be_refused_one_by_one(broker: SimBroker) -> None:
+    broker.make_topic("twice", configs={**OS, "min.insync.replicas": "2"})
+    partition = broker.partition("twice")
+    image = partition.image
+    put(partition, batch(b"x"))
+    two = image._replace(isr=(1,), replicas=(1, 2), partition_epoch=image.partition_epoch + 1)
+    partition.follow_image(two)
+    assert put_together(partition, batch(b"y"), batch(b"z")) == [1], "fewer are in sync than acks=all asks for"
+    assert put_together(partition, batch(b"y"), batch(b"z"), acks=1) == [1, 2, 3]
+    partition.follow_image(elsewhere(two))
+    assert put_together(partition, batch(b"y"), batch(b"z"), acks=1) == [3], "another broker leads"
+    partition.follow_image(image._replace(leader_epoch=image.leader_epoch + 2))
+    data = memoryview(bytearray(sent(0)))
+    partition.expect_again(data, 0, len(data), NOW_MS)
+    assert put_together(partition, batch(b"y"), batch(b"z"), acks=1) == [3], (
+        "one is expected again, perhaps before them"
+    )
+    partition.log.go_offline("a test")
+    assert put_together(partition, batch(b"y"), batch(b"z"), acks=1) == [3]
 
 
 def test_a_log_that_is_offline_begins_no_epoch(broker: SimBroker) -> None:

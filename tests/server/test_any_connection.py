@@ -523,6 +523,18 @@ def test_half_a_frame_has_no_deadline_while_we_do_not_read() -> None:
     history.settle()
 
 
+def test_a_peer_that_is_reset_while_its_request_is_under_way_is_noticed_by_the_next_look() -> None:
+    history = History(0)
+    history.sock.arrived += history.request("late")
+    while history.sock.arrived:
+        history.loop.readers[history.sock]()
+    assert (history.taken, history.connection.flow) == (1, Flow.AWAITS_ANSWER)
+    history.sock.reset = True
+    history.connection.look_for_peer()
+    assert history.end == "peer"
+    assert history.sent[0].abandoned
+
+
 if __name__ == "__main__":
     logging.getLogger("tidelog").propagate = False
     counted: Counter[str] = Counter()

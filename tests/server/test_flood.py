@@ -1,7 +1,8 @@
 """Requests that come faster than their answers are taken, or in thousands at once: memory and turns stay bounded."""
 
-from tests.server.test_connection import Pair, framed, pair  # noqa: F401 - a fixture
+from tests.server.test_connection import Pair, framed, other, pair  # noqa: F401 - a fixture
 from tidelog.server.bounds import ANSWERS_A_TURN, LARGE_ANSWER_BYTES
+from tidelog.server.states import IN_TURN
 
 
 def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # noqa: F811
@@ -16,6 +17,15 @@ def test_large_answers_are_made_only_as_they_are_taken(pair: Pair) -> None:  # n
         seen += len(pair.answers())
         pair.turn(50)
     assert seen == len(pair.host.seen) == 300
+
+
+def test_an_answer_is_large_from_its_bound_on(pair: Pair) -> None:  # noqa: F811
+    large = b"now:" + b"z" * (LARGE_ANSWER_BYTES - 4)  # answered with a length and as much
+    pair.send(framed(b"none:"))  # of the first request little is received
+    pair.client.send(framed(large) * 2)
+    pair.turn(1)
+    assert pair.host.seen == [b"none:", large], "the next is made when this one was sent"
+    assert pair.answers() == [large[4:]] * 2
 
 
 def test_thousands_of_requests_in_one_read_take_several_turns(pair: Pair) -> None:  # noqa: F811
@@ -87,3 +97,13 @@ def test_what_waits_until_the_peer_takes_its_answers_is_no_trickle(pair: Pair) -
     told = pair.answers()
     pair.send((small + large)[sent:])
     assert [len(answer) for answer in told + pair.answers()] == [8 << 20, 1, 100_000]
+
+
+def test_who_had_its_turn_waits_for_the_next(pair: Pair) -> None:  # noqa: F811
+    pair.host.now = lambda: 0.0  # the slice isn't over by the clock
+    pair.host.busy = True
+    pair.send(other(b"a"))
+    assert pair.answers() == [b"a"]
+    frame = other(b"b")
+    assert pair.connection.take_one(memoryview(frame), len(frame)) == 0, "it was not handled"
+    assert pair.connection.flow is IN_TURN

@@ -44,23 +44,21 @@ class Known(NamedTuple):
         )
 
 
+SERVER = (
+    "tests/server/test_connection.py",
+    "tests/server/test_connection_ends.py",
+    "tests/server/test_flood.py",
+    "tests/server/test_large_frames.py",
+    "tests/server/test_any_connection.py",
+)
 MODULES = (
     Module(
         "raft/quorum.py",
         ("tests/raft/test_quorum.py", "tests/raft/test_quorum_members.py", "tests/raft/test_network.py"),
     ),
-    Module(
-        "server/connection.py",
-        ("tests/server/test_connection.py", "tests/server/test_connection_ends.py", "tests/server/test_flood.py"),
-    ),
-    Module(
-        "server/answers.py",
-        ("tests/server/test_connection.py", "tests/server/test_connection_ends.py", "tests/server/test_flood.py"),
-    ),
-    Module(
-        "server/receiver.py",
-        ("tests/server/test_connection.py", "tests/server/test_connection_ends.py", "tests/server/test_flood.py"),
-    ),
+    Module("server/connection.py", SERVER),
+    Module("server/answers.py", SERVER),
+    Module("server/receiver.py", SERVER),
     Module("machine/machine.py", ("tests/machine", "tests/controller/test_controller.py")),
     Module("controller/topics.py", ("tests/controller/test_topics.py", "tests/apis/test_create_topics.py")),
     Module("coordinator/txn/decide.py", ("tests/coordinator/txn", "tests/apis/test_transactions.py")),
@@ -132,7 +130,12 @@ MODULES = (
     Module("replica/partition.py", ("tests/replica",)),
     Module(
         "spark/sink/decisions.py",
-        ("tests/spark/test_other_batches.py", "tests/spark/test_leases.py", "tests/spark/test_decisions.py"),
+        (
+            "tests/spark/test_decisions_driver.py",
+            "tests/spark/test_other_batches.py",
+            "tests/spark/test_leases.py",
+            "tests/spark/test_decisions.py",
+        ),
     ),
 )
 """Those that decide: where one slip loses, repeats or hangs something."""
@@ -219,6 +222,12 @@ KNOWN: tuple[Known, ...] = (
         "an estimate, which may be one microsecond less",
         becomes=">=",
     ),
+    Known(
+        "coordinator/group/consumer/progress.py",
+        "subscribed = _Subscribed(group.subscriptions, group.resolved, changed=False)",
+        "only a new group epoch depends on it, and none is made there",
+        kind="constant",
+    ),
     Known("coordinator/txn/ending.py", "AT_ONCE = ", "how many at once is a matter of speed"),
     Known(
         "coordinator/txn/ending.py",
@@ -241,7 +250,70 @@ KNOWN: tuple[Known, ...] = (
         "a short cut: joining one gives the same",
         becomes=">=",
     ),
+    Known("server/connection.py", "if end > 5 and buffer", "a frame of so few bytes is no request", becomes=">="),
+    Known(
+        "server/connection.py",
+        "queued, alike = 0, end - start <= size_max",
+        "those that aren't handled together, though they might, are handled one by one",
+        kind="arithmetic",
+    ),
+    Known(
+        "server/connection.py",
+        "queued, alike = 0, end - start <= size_max",
+        "those that aren't handled together, though they might, are handled one by one",
+        kind="comparison",
+    ),
+    Known(
+        "server/connection.py",
+        "end - stop > PRODUCE_BYTES_MIN",
+        "a short cut: behind a request none is found where too few bytes are left",
+        kind="arithmetic",
+        becomes="+",
+    ),
+    Known(
+        "server/connection.py",
+        "end - stop > PRODUCE_BYTES_MIN",
+        "a short cut: behind a request none is found where too few bytes are left",
+        becomes=">=",
+    ),
+    Known(
+        "server/connection.py",
+        "if queued > late and (",
+        "a short cut: where nothing was queued, nothing of what stands behind `and` came about",
+        becomes=">=",
+    ),
+    Known(
+        "server/receiver.py",
+        "+ 4 == count <= self._frame_bytes_max:",
+        "a short cut: whatever goes the general way is handled alike",
+        becomes="<",
+    ),
+    Known(
+        "server/receiver.py",
+        "if count <= size <= self._frame_bytes_max and size > LARGE_FRAME_BYTES:",
+        "a short cut: what is handed on instead is put together as well",
+        kind="comparison",
+    ),
+    Known(
+        "server/receiver.py",
+        "self._began = None",
+        "it is None already: only what is half there began",
+        behind="if not self.half_frame:",
+    ),
+    Known(
+        "server/receiver.py",
+        "_read_size(buffer)[0] + 4 if count >= 4 else 0",
+        "no large frame is as short as either",
+        kind="constant",
+        becomes="1",
+    ),
     Known("server/answers.py", "if len(answers) == 1:", "a short cut: one by one the same bytes leave"),
+    Known(
+        "coordinator/group/classic/rebalance.py",
+        "group.initial_left_ms = None",
+        "it is None already: of a group that was empty every member's JoinGroup waits, so one of them leads",
+        behind="no member joined in time",
+    ),
     Known("coordinator/group/classic/join.py", "reason=(request.reason or", "a reason is only logged"),
     Known("coordinator/group/classic/join.py", 'what = "the leader joins again" if', "a reason is only logged"),
     Known(
@@ -250,6 +322,18 @@ KNOWN: tuple[Known, ...] = (
         "the coordinator, and the log, say the same of an epoch that is over",
         kind="left out",
         behind="if producer.epoch < known.epoch:",
+    ),
+    Known(
+        "apis/shared/txn_verification.py",
+        "raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)",
+        "never reached: a request with records of two producers was refused as a whole before",
+        kind="left out",
+    ),
+    Known(
+        "apis/shared/txn_verification.py",
+        "outcome.refuse(place, error)",
+        "the only error there is of an epoch that is over, and the log says the same of it",
+        behind="except KafkaError as error:",
     ),
     Known("log/recovery.py", "def note_cut(self", "a protocol's default: who implements it has its own"),
     Known("log/recovery.py", "def remove_segment(self", "a protocol's default: who implements it has its own"),
@@ -323,6 +407,8 @@ KNOWN: tuple[Known, ...] = (
         "one that ended counts until its marker is below the high watermark",
         behind="producer.txn_first_offset = -1",
     ),
+    Known("log/producers.py", "seen_ms: int = -1,", "no timestamp is below -1 either: the larger one counts"),
+    Known("log/producers.py", "self.unread = ", "whatever is below 0 says that there are none", kind="constant"),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="<="),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="3"),
     Known("log/producers.py", "SEQUENCE_MAX // 2", "half of all sequences apart: either way", becomes="1"),
