@@ -174,7 +174,7 @@ class Journal:
         root: str,
         size: int,
         report: Callable[[str], None],
-        remove: Callable[[str, int], None],
+        remove: Callable[[str], None],
         settle: Callable[[list[Log]], None],
     ) -> None:
         self._env = env
@@ -309,7 +309,7 @@ class Journal:
             f"{self.root}: making a journal failed: {done.error}; it is tried again, logs are synced meanwhile"
         )
         for path in paths:
-            self._remove(path, 0)
+            self._remove(path)
         self._env.loop.call_later(AGAIN_S, self._want_again)
 
     def _want_again(self) -> None:

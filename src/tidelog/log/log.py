@@ -309,7 +309,7 @@ class Log(WritableLog):
         """
         epochs = self.epochs  # loaded before the batches go that it may be built from
         assert epochs is not None
-        self._store.void_journal(self)
+        self._store.journals.void(self)
         if self.ends.fall_back(offset, rest_end) or self._store.known_recovery_point(self) > rest_end:
             self._store.save_recovery_point(self)
         elif self._store.known_start(self) > offset:

@@ -18,14 +18,14 @@ from tidelog.log.beginning import Beginning, Beginnings
 from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
 from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
 from tidelog.log.clean_stop import CleanStop
-from tidelog.log.commit import GroupCommit, sync_now
+from tidelog.log.commit import GroupCommit
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.durability import page_cache_counts
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
 from tidelog.log.index_files import IndexFiles
-from tidelog.log.journal import Journal
+from tidelog.log.journals import Journals
 from tidelog.log.log import Log
 from tidelog.log.looks import Looks
 from tidelog.log.memory import MemoryLog
@@ -77,10 +77,14 @@ class Store:
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.index_files = IndexFiles(env.disk, env.loop)
-        self.journals = {
-            folder: Journal(env, folder, config.tidelog_journal_bytes, self.report, self.remove_later, self.settle)
-            for folder in folders
-        }
+        self.journals = Journals(
+            env,
+            folders,
+            config.tidelog_journal_bytes,
+            self.report,
+            self.remove_soon,
+            lambda logs: self.commit.settle(logs),
+        )
         self.commit = GroupCommit(env, self.logs, self.journals)
         self.serial_worker = SerialWorker(env.loop)
         self.child_processes = env.child_processes or BesideTheLoop(env.loop, env.disk)
@@ -351,7 +355,7 @@ class Store:
         elif found is None:
             self._refuse_folder(log)
         else:
-            self._leave_journal(log)
+            self.journals.opened(log)
             if found.start_moved:
                 self.starts.moved(log)
             if log.unsynced.dirty:
@@ -363,18 +367,6 @@ class Store:
         self._unopened.drop(log_folder.key)
         self._logs[log_folder.key] = log
         return log
-
-    def _leave_journal(self, log: Log) -> None:
-        """The log has, durably, what the journal of an earlier life knew of it."""
-        try:
-            self.journals[log.root].opened(log.key, log.topic_id, log.log_end)
-        except OSError as error:
-            log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
-
-    def _forget_journaled(self, key: TopicPartition) -> None:
-        """No topic has this partition, or none that a journal knows of."""
-        for journal in self.journals.values():
-            journal.forget(key)
 
     def _opened_all(self) -> None:
         """Nobody waits for a log: those without a recovery point are flushed, many together. Until they were, a power
@@ -406,7 +398,7 @@ class Store:
             path = f"{log.folder}/{PARTITION_METADATA}"
             raise CheckpointError(f"{path} names another topic than the metadata log: restore or remove that file")
         key = log.topic, log.partition
-        self._forget_journaled(key)
+        self.journals.forget(key)
         try:
             for root in self._unopened.all_of(key):
                 self._renames.put_aside(root, key, f"no topic has the folder of {log.place}")
@@ -424,7 +416,7 @@ class Store:
         for root in self._unopened.all_of(key):
             self._renames.put_aside_or_pass_over(root, key, f"no topic has the folder {root}/{topic}-{partition}")
         self._unopened.drop(key)
-        self._forget_journaled(key)
+        self.journals.forget(key)
 
     def found_twice(self) -> list[TopicPartition]:
         """Partitions that are in more than one data folder."""
@@ -481,7 +473,7 @@ class Store:
             self._unopened.drop(key)
             self._folders.left(root, key)
             self._put_away(root, key)
-            self._forget_journaled(key)
+            self.journals.forget(key)
 
     def _belongs_to_another(self, key: TopicPartition, root: str, topic_id: bytes) -> bool:
         reports: list[str] = []
@@ -535,18 +527,6 @@ class Store:
     def save_fallen_start(self, log: Log, offset: int) -> None:
         """The log is about to end at `offset`, before its start: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), offset)
-
-    def settle(self, logs: list[Log]) -> None:
-        """The journal needs their segments durable."""
-        self.commit.settle(logs)
-
-    def void_journal(self, log: Log) -> None:
-        """The log is about to be cut: what the journal has of it becomes durable in its segments, then it is void."""
-        journal = self.journals[log.root]
-        if journal.holds(log):
-            if log.ends.durable_end > log.ends.synced_end:
-                sync_now(self.disk, log)
-            journal.void(log)
 
     def draw_jitter_ms(self, config: TopicConfig) -> int:
         """By how much a segment rolls earlier than others."""
@@ -612,6 +592,3 @@ class Store:
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)
-
-    def remove_later(self, path: str, delay_ms: int) -> None:
-        self.upkeep.remove(path, delay_ms)

@@ -1,0 +1,61 @@
+"""The journals of a store, one in each data folder (journal.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidelog.log.commit import sync_now
+from tidelog.log.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidelog.env import Environment
+    from tidelog.log.log import Log
+    from tidelog.wire.topic_partition import TopicPartition
+
+
+class Journals(Mapping[str, Journal]):
+    """By the data folder. `settle` is told of logs whose segments should be durable."""
+
+    def __init__(
+        self,
+        env: Environment,
+        folders: list[str],
+        size: int,
+        report: Callable[[str], None],
+        remove: Callable[[str], None],
+        settle: Callable[[list[Log]], None],
+    ) -> None:
+        self._disk = env.disk
+        self._by_root = {folder: Journal(env, folder, size, report, remove, settle) for folder in folders}
+
+    def __getitem__(self, root: str) -> Journal:
+        return self._by_root[root]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_root)
+
+    def __len__(self) -> int:
+        return len(self._by_root)
+
+    def opened(self, log: Log) -> None:
+        """The log has, durably, what the journal of an earlier life knew of it."""
+        try:
+            self._by_root[log.root].opened(log.key, log.topic_id, log.log_end)
+        except OSError as error:
+            log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
+
+    def forget(self, key: TopicPartition) -> None:
+        """No topic has this partition, or none that a journal of an earlier life knows of."""
+        for journal in self._by_root.values():
+            journal.forget(key)
+
+    def void(self, log: Log) -> None:
+        """The log is about to be cut: what its journal has of it becomes durable in its segments, then it is void."""
+        journal = self._by_root[log.root]
+        if journal.holds(log):
+            if log.ends.durable_end > log.ends.synced_end:
+                sync_now(self._disk, log)
+            journal.void(log)
