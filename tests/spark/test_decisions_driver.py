@@ -12,7 +12,8 @@ from tests.spark.writing import TWO_PHASE, Query
 from tidelog.rpc import Cluster
 from tidelog.rpc.groups import committed_offset
 from tidelog.spark.sink import decisions as module
-from tidelog.spark.sink.decisions import Decisions
+from tidelog.spark.sink.decisions import Decisions, OtherBatch
+from tidelog.spark.sink.fingerprint import Fingerprint
 from tidelog.testing import Broker
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -65,3 +66,14 @@ def test_of_decisions_after_its_group_was_forgotten_only_the_first_is_told_to_th
             told = committed_offset(cluster, query.sink, place)
             assert told is not None
             assert told[0] == 2
+
+
+def test_a_batch_is_checked_unless_that_is_not_wanted(query: Query) -> None:
+    with Cluster(query.bootstrap) as cluster:
+        decisions = Decisions(cluster, query.sink, "run", f"{query.topic}-decided")
+        one, other = Fingerprint(1, 5), Fingerprint(2, 7)
+        assert decisions.commit(0, None, (), one)
+        assert not decisions.commit(0, None, (), one)
+        assert not decisions.commit(0, None, (), other, checked=False)
+        with pytest.raises(OtherBatch):
+            decisions.commit(0, None, (), other)

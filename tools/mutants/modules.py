@@ -116,6 +116,7 @@ MODULES = (
             "tests/log/test_producers.py",
             "tests/log/test_truncation.py",
             "tests/log/test_retention.py",
+            "tests/log/test_lost_checkpoints.py",
             "tests/log/test_recovery.py",
             "tests/log/test_space.py",
             "tests/log/test_second_look.py",
