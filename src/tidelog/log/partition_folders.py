@@ -83,12 +83,19 @@ class PartitionFolders:
         self._roots.pop(key, None)
         self._several.pop(key, None)
 
+    def leave(self, key: TopicPartition, root: str) -> None:
+        """It isn't in this one any more."""
+        others = [other for other in self.all_of(key) if other != root]
+        self.drop(key)
+        for other in others:
+            self.add(key, other)
+
     def is_any_in(self, root: str) -> bool:
         return root in self._roots.values()
 
     def all_of(self, key: TopicPartition) -> list[str]:
         """All data folders with this one."""
-        return self._several.get(key) or [self._roots[key]]
+        return list(self._several.get(key) or ([self._roots[key]] if key in self._roots else []))
 
     def several(self) -> dict[TopicPartition, list[str]]:
         """Those that are in more than one data folder, with all of these."""

@@ -468,12 +468,12 @@ class Store:
         if under_way is not None:
             under_way.deleted = under_way.deleted or under_way.topic_id == topic_id
             return
-        root = self._unopened.get(key)
-        if root is not None and not self._belongs_to_another(key, root, topic_id):
-            self._unopened.drop(key)
-            self._folders.left(root, key)
-            self._put_away(root, key)
-            self.journals.forget(key)
+        for root in self._unopened.all_of(key):  # in another one there may be a newer topic's
+            if not self._belongs_to_another(key, root, topic_id):
+                self._unopened.leave(key, root)
+                self._folders.left(root, key)
+                self._put_away(root, key)
+                self.journals[root].forget(key)
 
     def _belongs_to_another(self, key: TopicPartition, root: str, topic_id: bytes) -> bool:
         reports: list[str] = []
