@@ -37,7 +37,12 @@ from tidelog.wire.markers import marker_record
 
 T = TypeVar("T")
 
-SETTINGS = {"log.dirs": "/data", "listeners": "PLAINTEXT://localhost:9092", "node.id": "1"}
+SETTINGS = {
+    "log.dirs": "/data",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "node.id": "1",
+    "tidelog.journal.bytes": "262144",  # a simulated disk is in memory
+}
 NOW_MS = EPOCH_MS
 WAIT_S = 30.0
 LIVES = count(1)

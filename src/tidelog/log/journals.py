@@ -56,6 +56,6 @@ class Journals(Mapping[str, Journal]):
         """The log is about to be cut: what its journal has of it becomes durable in its segments, then it is void."""
         journal = self._by_root[log.root]
         if journal.holds(log):
-            if log.ends.durable_end > log.ends.synced_end:
+            if log.ends.journaled_end > log.ends.synced_end:
                 sync_now(self._disk, log)
             journal.void(log)

@@ -95,20 +95,16 @@ class Log(WritableLog):
         segment never has a hole before it.
         """
         ends, segment = self.ends, self.segments.active
-        if (
-            segment is None
-            or ends.unsynced_max
-            or self.unsynced.has_sealed
-            or not segment.base <= ends.durable_end < ends.log_end
-        ):
+        start = ends.journaled_end  # more may count as durable, where the page cache did until now
+        if segment is None or ends.unsynced_max or self.unsynced.has_sealed or not segment.base <= start < ends.log_end:
             return None
         try:
-            found = self.segments.position(segment, ends.durable_end)
+            found = self.segments.position(segment, start)
         except (OSError, BadBatch):
             return None  # the sync tells what is wrong
         if found is None or segment.size - found[0] > JOURNALED_BYTES_MAX:
             return None
-        return JournalMark(self, ends.generation, segment, found[0], segment.size, ends.durable_end, ends.log_end)
+        return JournalMark(self, ends.generation, segment, found[0], segment.size, start, ends.log_end)
 
     def sync_not_tried(self) -> None:
         """Too many files were open."""

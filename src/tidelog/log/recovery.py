@@ -357,13 +357,15 @@ class Recovery:
 
     def _last_batch(self, next_offset: int) -> HeaderFields | None:
         """The one right before this offset, where there is one."""
-        for segment in reversed(self._segments[:]):
-            if segment.size:
-                start, found = self._segments.indexes(segment).lookup(next_offset), None
-                for _, fields in batches(self._segments.file_of(segment), start, segment.size, check=False):
+        segments, found = self._segments, None
+        for number in reversed(range(len(segments))):
+            segment = segments[number]
+            if segments.look(segment, number):
+                start = segments.indexes(segment).lookup(next_offset)
+                for _, fields in batches(segments.file_of(segment), start, segment.size, check=False):
                     found = fields
-                return found
-        return None
+                break
+        return found
 
     def _cut(self, segment: Segment, number: int, next_offset: int, bad: BadBatch) -> None:
         file, place = self._segments.file_of(segment), self._folder.place
