@@ -257,7 +257,7 @@ def test_a_failed_sync_is_a_storage_error_for_who_waits_and_who_comes_later(brok
     first = produce(broker)
     broker.settle()
     second = produce(broker)
-    broker.disk.failing_syncs = 1
+    broker.disk.failing_syncs = 2  # the journal's, and that of the segment instead
     broker.let_sync()
     for asked in (first, second, produce(broker), produce(broker, acks=1)):
         assert told(asked).error_code == ErrorCode.KAFKA_STORAGE_ERROR
