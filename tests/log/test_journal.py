@@ -7,7 +7,7 @@ from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
 
 from tidelog.log.bounds import JOURNALED_BYTES_MAX
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, write_clean_shutdown
-from tidelog.log.journal import JOURNAL, VOIDS
+from tidelog.log.journal import AGAIN_S, JOURNAL, TRANSITIONS, VOIDS, JournalState
 from tidelog.log.journal_blocks import ALIGNMENT
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk
@@ -17,9 +17,9 @@ JOURNAL_BYTES = 1 << 20
 OTHER_ID = bytes(range(1, 17))
 
 
-def made(disk: SimDisk, journal_bytes: int = JOURNAL_BYTES, **settings: str) -> LogHarness:
+def made(disk: SimDisk, journal_bytes: int = JOURNAL_BYTES) -> LogHarness:
     """A store with its journal made."""
-    harness = LogHarness(disk, tidelog_journal_bytes=str(journal_bytes), **settings)
+    harness = LogHarness(disk, tidelog_journal_bytes=str(journal_bytes))
     ready(harness)
     return harness
 
@@ -311,3 +311,57 @@ def test_a_log_that_rolled_has_no_hole(harness: LogHarness) -> None:
     lose_power(harness)
     log = harness.log(internal_segment_bytes="600")
     assert [value for _, value in values(log)][::2] == [b"%d" % number for number in range(30)]
+
+
+# -- its states
+
+
+def test_every_state_of_a_journal_ends_with_a_clean_stop() -> None:
+    assert TRANSITIONS.keys() == set(JournalState)
+    assert all(JournalState.OFF in others for others in TRANSITIONS.values())
+    assert {one for one, others in TRANSITIONS.items() if JournalState.READY in others} == {JournalState.MAKING}
+
+
+def test_files_that_could_not_be_made_are_made_after_a_while(disk: CountingDisk) -> None:
+    harness = LogHarness(disk, tidelog_journal_bytes=str(JOURNAL_BYTES))
+    journal = harness.store.journals[harness.root]
+    disk.failing_syncs = 1
+    journal.want()
+    harness.run(lambda: journal.state is JournalState.RESTING)
+    journal.want()  # whoever needs it meanwhile doesn't try again
+    assert journal.state is JournalState.RESTING
+    log = harness.log()
+    append(log, b"a")
+    harness.commit(log)
+    assert log.ends.synced_end == 1
+    harness.settle(AGAIN_S)
+    ready(harness)
+
+
+def test_a_stop_while_the_files_are_made_does_not_wait_for_them(disk: CountingDisk) -> None:
+    harness = LogHarness(disk, tidelog_journal_bytes=str(JOURNAL_BYTES))
+    journal = harness.store.journals[harness.root]
+    journal.want()
+    journal.close()
+    harness.settle()
+    assert journal.state is JournalState.OFF
+
+
+class LateDisk(CountingDisk):
+    """Lists a journal's file that a thread has just removed."""
+
+    removed = ""
+
+    def list_folder(self, path: str) -> list[str]:
+        return sorted({*super().list_folder(path), *filter(None, (self.removed,))})
+
+
+def test_a_stop_beside_the_removal_of_old_files_is_clean() -> None:
+    """A thread removes what an earlier life left; that one of the files is gone by then is no error."""
+    disk = LateDisk(SimRandom(5))
+    journal = made(disk).store.journals["/data"]
+    disk.removed = f"{JOURNAL}0"
+    disk.remove(f"/data/{disk.removed}")
+    journal.remove_files()
+    disk.removed = ""
+    assert not [name for name in disk.list_folder("/data") if name.startswith(JOURNAL)]
