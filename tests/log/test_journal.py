@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
 
-from tidelog.log.bounds import JOURNALED_BYTES_MAX
+from tidelog.log.bounds import JOURNALED_BYTES_MAX, JOURNALS_KEPT_MAX
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, write_clean_shutdown
 from tidelog.log.journal import AGAIN_S, JOURNAL, TRANSITIONS, VOIDS, JournalState
 from tidelog.log.journal_blocks import ALIGNMENT
@@ -365,3 +365,41 @@ def test_a_stop_beside_the_removal_of_old_files_is_clean() -> None:
     journal.remove_files()
     disk.removed = ""
     assert not [name for name in disk.list_folder("/data") if name.startswith(JOURNAL)]
+
+
+# -- what is left on the disk, and counts or doesn't
+
+
+def test_a_block_that_failed_and_is_there_all_the_same_brings_nothing_back(
+    harness: LogHarness, disk: CountingDisk
+) -> None:
+    """Its records were synced in the segment instead, and cut off after that."""
+    log = harness.log()
+    disk.failing_syncs, disk.failed_sync_keeps_cache = 1, True
+    append(log, b"a")
+    append(log, b"b")
+    harness.commit(log)
+    assert harness.store.journals[harness.root].state is JournalState.FAILED
+    log.truncate_to(1)
+    harness.settle()
+    harness.kill()
+    assert values(harness.log()) == [(0, b"a")]
+
+
+def test_files_that_know_of_no_log_go_at_the_next_start(harness: LogHarness) -> None:
+    """Or else a broker that is killed again and again before its first record has no journal any more."""
+    for _ in range(JOURNALS_KEPT_MAX):
+        harness.kill()
+        harness.settle()
+        ready(harness)
+    assert len(journal_files(harness)) == 2
+
+
+def test_beside_a_mark_that_is_damaged_nothing_counts(harness: LogHarness, disk: CountingDisk) -> None:
+    """It is removed before anything is written: a journal beside it is older than the stop that left it."""
+    other_history(harness, disk)
+    disk.put(f"{harness.root}/{CLEAN_SHUTDOWN}", b"\xff")
+    harness.start()
+    assert not journal_files(harness)
+    log = harness.log()
+    assert (log.offline, values(log)) == (None, [(0, b"a"), (1, b"x")])

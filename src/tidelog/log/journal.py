@@ -167,6 +167,10 @@ class _Turn:
             self._unsettled.pop(mark.log, None)  # the last to come is the last to be settled
             self._unsettled[mark.log] = mark.end
 
+    def tried(self, marks: Iterable[JournalMark]) -> None:
+        """A block couldn't be written, and may be in it all the same: a start would take it for sound."""
+        self._logs.update(mark.log for mark in marks)
+
     def knows(self, log: Log) -> bool:
         return log in self._logs or log in self._logs_before
 
@@ -241,7 +245,7 @@ class Journal:
     # -- a start: what earlier lives left
 
     def load(self, *, clean: bool) -> None:
-        """Read what is there, and write nothing. After a clean stop, whoever's, none of it counts."""
+        """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
         disk, blocks = self._env.disk, list[list["Entry"]]()
         for name in disk.list_folder(self.root):
             number = name.removeprefix(JOURNAL)
@@ -272,6 +276,12 @@ class Journal:
 
     def entries(self, key: TopicPartition) -> tuple[Entry, ...]:
         return tuple(self._known.get(key, ()))
+
+    def admitted(self) -> None:
+        """The data folder is written to from now on. Files in which nothing counts would wait for no log to be
+        opened: they go now."""
+        if self._kept and not self._known:
+            self._drop_kept()
 
     def discard(self) -> None:
         """Nothing of it counts: before that is forgotten, it goes, durably."""
@@ -381,6 +391,7 @@ class Journal:
         self._under_way = None
         if write.error is not None:
             self._to(JournalState.FAILED)
+            self._turns[0].tried(write.marks)
             self._report(f"{self.root}: its journal failed: {write.error}; logs are synced themselves from now on")
             for turn in self._turns:
                 self._settle(turn.unsettled())
