@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
 
-from tidelog.log.bounds import JOURNALED_BYTES_MAX
+from tidelog.log.bounds import JOURNALED_BYTES_MAX, JOURNALS_KEPT_MAX
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, write_clean_shutdown
-from tidelog.log.journal import JOURNAL, VOIDS
+from tidelog.log.journal import AGAIN_S, JOURNAL, TRANSITIONS, VOIDS, JournalState
 from tidelog.log.journal_blocks import ALIGNMENT
 from tidelog.log.log import Log
 from tidelog.sim.world.disk import SimDisk
@@ -17,9 +17,9 @@ JOURNAL_BYTES = 1 << 20
 OTHER_ID = bytes(range(1, 17))
 
 
-def made(disk: SimDisk, journal_bytes: int = JOURNAL_BYTES, **settings: str) -> LogHarness:
+def made(disk: SimDisk, journal_bytes: int = JOURNAL_BYTES) -> LogHarness:
     """A store with its journal made."""
-    harness = LogHarness(disk, tidelog_journal_bytes=str(journal_bytes), **settings)
+    harness = LogHarness(disk, tidelog_journal_bytes=str(journal_bytes))
     ready(harness)
     return harness
 
@@ -227,6 +227,22 @@ def test_a_deleted_topics_records_are_not_the_next_ones(harness: LogHarness) -> 
     assert values(harness.log(topic_id=OTHER_ID)) == [(0, b"new")]
 
 
+def test_a_deletion_that_a_start_hears_of_once_more_takes_nothing_of_the_next_topic(harness: LogHarness) -> None:
+    """It replays the metadata log, and the records of both are in the journal only."""
+    log = harness.log()
+    append(log, b"a")
+    harness.commit(log)
+    harness.store.delete("tide", 0, TOPIC_ID)
+    harness.settle()
+    log = harness.log(topic_id=OTHER_ID)
+    append(log, b"new")
+    harness.commit(log)
+    lose_power(harness)
+    harness.store.delete("tide", 0, TOPIC_ID)
+    harness.settle()
+    assert values(harness.log(topic_id=OTHER_ID)) == [(0, b"new")]
+
+
 def test_a_partition_that_only_the_journal_knows_of_and_no_topic_has_leaves_nothing(harness: LogHarness) -> None:
     log = harness.log()
     append(log, b"a")
@@ -311,3 +327,95 @@ def test_a_log_that_rolled_has_no_hole(harness: LogHarness) -> None:
     lose_power(harness)
     log = harness.log(internal_segment_bytes="600")
     assert [value for _, value in values(log)][::2] == [b"%d" % number for number in range(30)]
+
+
+# -- its states
+
+
+def test_every_state_of_a_journal_ends_with_a_clean_stop() -> None:
+    assert TRANSITIONS.keys() == set(JournalState)
+    assert all(JournalState.OFF in others for others in TRANSITIONS.values())
+    assert {one for one, others in TRANSITIONS.items() if JournalState.READY in others} == {JournalState.MAKING}
+
+
+def test_files_that_could_not_be_made_are_made_after_a_while(disk: CountingDisk) -> None:
+    harness = LogHarness(disk, tidelog_journal_bytes=str(JOURNAL_BYTES))
+    journal = harness.store.journals[harness.root]
+    disk.failing_syncs = 1
+    journal.want()
+    harness.run(lambda: journal.state is JournalState.RESTING)
+    journal.want()  # whoever needs it meanwhile doesn't try again
+    assert journal.state is JournalState.RESTING
+    log = harness.log()
+    append(log, b"a")
+    harness.commit(log)
+    assert log.ends.synced_end == 1
+    harness.settle(AGAIN_S)
+    ready(harness)
+
+
+def test_a_stop_while_the_files_are_made_does_not_wait_for_them(disk: CountingDisk) -> None:
+    harness = LogHarness(disk, tidelog_journal_bytes=str(JOURNAL_BYTES))
+    journal = harness.store.journals[harness.root]
+    journal.want()
+    journal.close()
+    harness.settle()
+    assert journal.state is JournalState.OFF
+
+
+class LateDisk(CountingDisk):
+    """Lists a journal's file that a thread has just removed."""
+
+    removed = ""
+
+    def list_folder(self, path: str) -> list[str]:
+        return sorted({*super().list_folder(path), *filter(None, (self.removed,))})
+
+
+def test_a_stop_beside_the_removal_of_old_files_is_clean() -> None:
+    """A thread removes what an earlier life left; that one of the files is gone by then is no error."""
+    disk = LateDisk(SimRandom(5))
+    journal = made(disk).store.journals["/data"]
+    disk.removed = f"{JOURNAL}0"
+    disk.remove(f"/data/{disk.removed}")
+    journal.remove_files()
+    disk.removed = ""
+    assert not [name for name in disk.list_folder("/data") if name.startswith(JOURNAL)]
+
+
+# -- what is left on the disk, and counts or doesn't
+
+
+def test_a_block_that_failed_and_is_there_all_the_same_brings_nothing_back(
+    harness: LogHarness, disk: CountingDisk
+) -> None:
+    """Its records were synced in the segment instead, and cut off after that."""
+    log = harness.log()
+    disk.failing_syncs, disk.failed_sync_keeps_cache = 1, True
+    append(log, b"a")
+    append(log, b"b")
+    harness.commit(log)
+    assert harness.store.journals[harness.root].state is JournalState.FAILED
+    log.truncate_to(1)
+    harness.settle()
+    harness.kill()
+    assert values(harness.log()) == [(0, b"a")]
+
+
+def test_files_that_know_of_no_log_go_at_the_next_start(harness: LogHarness) -> None:
+    """Or else a broker that is killed again and again before its first record has no journal any more."""
+    for _ in range(JOURNALS_KEPT_MAX):
+        harness.kill()
+        harness.settle()
+        ready(harness)
+    assert len(journal_files(harness)) == 2
+
+
+def test_beside_a_mark_that_is_damaged_nothing_counts(harness: LogHarness, disk: CountingDisk) -> None:
+    """It is removed before anything is written: a journal beside it is older than the stop that left it."""
+    other_history(harness, disk)
+    disk.put(f"{harness.root}/{CLEAN_SHUTDOWN}", b"\xff")
+    harness.start()
+    assert not journal_files(harness)
+    log = harness.log()
+    assert (log.offline, values(log)) == (None, [(0, b"a"), (1, b"x")])

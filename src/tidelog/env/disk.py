@@ -59,17 +59,9 @@ class File(ReadableFile, Protocol):
         ...
 
 
-class FixedFile(Protocol):
+class FixedFile(ReadableFile, Protocol):
     """A file of a fixed size, written anywhere in it. All of its bytes were written when it was made, so that a sync
     has to do with these bytes alone, and not with what else the file system keeps of it."""
-
-    path: str
-
-    def size(self) -> int: ...
-
-    def read(self, pos: int, count: int) -> bytes:
-        """Up to `count` bytes from `pos`; fewer only at the end of the file."""
-        ...
 
     def write(self, pos: int, data: Buffer) -> None:
         """Write all of `data`, which fits, at `pos`. On OSError an unknown part of it may have been written."""

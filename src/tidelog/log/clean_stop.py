@@ -67,11 +67,12 @@ class CleanStop:
         for root in self._folders.admitted:
             yield from self._points[root].finish()
             if (yield from self._is_clean(root)):
+                self._journals[root].close()
                 yield from settled(self._env.loop.run_blocking(partial(self._mark, root, broker_epoch)))
 
     def _mark(self, root: str, broker_epoch: int) -> None:
         """Nothing needs the journal any more. It goes before the mark comes."""
-        self._journals[root].finish()
+        self._journals[root].remove_files()
         checkpoints.write_clean_shutdown(self._env.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
 
     def _flush(self, logs: list[Log], saved_max: int) -> Steps[None]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class DataFolders:
-    """`found` are the partitions on disk that nobody asked for yet."""
+    """`partitions` are those on disk, or in a journal, that nobody asked for yet. `admitted` are the folders that are
+    written to."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class DataFolders:
             self._clean[root] = epoch is not None and not points.lost
             if epoch is not None:
                 broker_epoch = epoch
-            self._journals[root].load(clean=epoch is not None)
+            # The mark goes before anything is written: whatever it says, a journal beside it is older.
+            self._journals[root].load(clean=self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"))
             self._counts[root] = self.partitions.look(self._disk, root, self._journals[root].keys())
         self._look_for_gone()
         return broker_epoch
@@ -90,6 +92,7 @@ class DataFolders:
         if self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"):
             self._journals[root].discard()
             self._disk.remove(f"{root}/{CLEAN_SHUTDOWN}")
+        self._journals[root].admitted()
         self._disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
         for name in self._disk.list_folder(root):
             if name.endswith(DELETE_FOLDER):

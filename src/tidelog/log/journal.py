@@ -16,6 +16,7 @@ A log that is cut is synced first; then nothing that the journal has of it count
 from __future__ import annotations
 
 from contextlib import suppress
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +41,42 @@ VOIDS = "tidelog-journal-voids"
 """Up to which block nothing counts of a log, by topic and partition."""
 AGAIN_S = 10.0
 """After so long it is tried again to make the files, where that failed."""
+
+
+class JournalState(Enum):
+    """Of a journal that is to be used. What earlier lives left is read and kept whatever it is.
+
+            wanted             made
+    Absent --------> Making ---------> Ready ---------> Failed
+       ^                |                  a write failed
+       | after a while  v
+       +-------------- Resting
+                        it couldn't be made
+
+    From every state it is Off after a clean stop. Commits go to one that is Ready, and in every other state logs are
+    synced themselves: nobody waits for a change of it. Failed lasts until the next start, since what a failed sync left
+    on the disk can't be told.
+    """
+
+    OFF = "off"
+    """There is none: by its setting, or any more."""
+    ABSENT = "absent"
+    """Its files aren't made yet."""
+    MAKING = "making"
+    RESTING = "resting"
+    """They couldn't be made: it is tried again after `AGAIN_S`."""
+    READY = "ready"
+    FAILED = "failed"
+
+
+TRANSITIONS: dict[JournalState, frozenset[JournalState]] = {
+    JournalState.OFF: frozenset({JournalState.OFF}),
+    JournalState.ABSENT: frozenset({JournalState.MAKING, JournalState.OFF}),
+    JournalState.MAKING: frozenset({JournalState.READY, JournalState.RESTING, JournalState.OFF}),
+    JournalState.RESTING: frozenset({JournalState.ABSENT, JournalState.OFF}),
+    JournalState.READY: frozenset({JournalState.FAILED, JournalState.OFF}),
+    JournalState.FAILED: frozenset({JournalState.OFF}),
+}
 
 
 class JournalMark(NamedTuple):
@@ -130,6 +167,10 @@ class _Turn:
             self._unsettled.pop(mark.log, None)  # the last to come is the last to be settled
             self._unsettled[mark.log] = mark.end
 
+    def tried(self, marks: Iterable[JournalMark]) -> None:
+        """A block couldn't be written, and may be in it all the same: a start would take it for sound."""
+        self._logs.update(mark.log for mark in marks)
+
     def knows(self, log: Log) -> bool:
         return log in self._logs or log in self._logs_before
 
@@ -184,7 +225,7 @@ class Journal:
         self._remove = remove
         self._settle = settle
         self._turns: list[_Turn] = []  # the first is the one that is written
-        self._state = "none" if self._file_bytes else "off"
+        self._state = JournalState.ABSENT if self._file_bytes else JournalState.OFF
         self._under_way: JournalWrite | None = None
         self._number = 0
         self._files = 0  # numbers of files
@@ -193,10 +234,18 @@ class Journal:
         self._kept_keys: frozenset[TopicPartition] = frozenset()  # what they hold, until they are gone for good
         self._voids: dict[TopicPartition, int] = {}
 
+    @property
+    def state(self) -> JournalState:
+        return self._state
+
+    def _to(self, state: JournalState) -> None:
+        assert state in TRANSITIONS[self._state], f"{self.root}: its journal is {self._state}, and can't become {state}"
+        self._state = state
+
     # -- a start: what earlier lives left
 
     def load(self, *, clean: bool) -> None:
-        """Read what is there, and write nothing. After a clean stop, whoever's, none of it counts."""
+        """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
         disk, blocks = self._env.disk, list[list["Entry"]]()
         for name in disk.list_folder(self.root):
             number = name.removeprefix(JOURNAL)
@@ -228,13 +277,17 @@ class Journal:
     def entries(self, key: TopicPartition) -> tuple[Entry, ...]:
         return tuple(self._known.get(key, ()))
 
+    def admitted(self) -> None:
+        """The data folder is written to from now on. Files in which nothing counts would wait for no log to be
+        opened: they go now."""
+        if self._kept and not self._known:
+            self._drop_kept()
+
     def discard(self) -> None:
         """Nothing of it counts: before that is forgotten, it goes, durably."""
-        disk, names = self._env.disk, self._names()
-        for name in names:
-            disk.remove(f"{self.root}/{name}")
-        if names:
-            disk.sync_folder(self.root)
+        if self._names():
+            self.remove_files()
+            self._env.disk.sync_folder(self.root)
         self._kept.clear()
 
     def _names(self) -> list[str]:
@@ -249,9 +302,16 @@ class Journal:
             self._void(key)
         self.forget(key)
 
-    def forget(self, key: TopicPartition) -> None:
-        """Nobody needs what is known of the log."""
-        if self._known.pop(key, None) is not None and not self._known:
+    def forget(self, key: TopicPartition, topic_id: bytes | None = None) -> None:
+        """Nobody needs what is known of the log; with `topic_id`: of that of this topic, and not of others of its
+        name."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        kept = [entry for entry in known if topic_id not in (None, entry.topic_id)]
+        if kept:
+            self._known[key] = kept
+        elif not self._known:
             self._drop_kept()
 
     def _drop_kept(self) -> None:
@@ -276,7 +336,7 @@ class Journal:
 
     @property
     def is_ready(self) -> bool:
-        return self._state == "ready"
+        return self._state is JournalState.READY
 
     @property
     def is_busy(self) -> bool:
@@ -289,9 +349,9 @@ class Journal:
 
     def want(self) -> None:
         """Somebody could use it: make the files, off the loop, unless that was done."""
-        if self._state != "none" or len(self._kept) > JOURNALS_KEPT_MAX:
+        if self._state is not JournalState.ABSENT or len(self._kept) > JOURNALS_KEPT_MAX:
             return
-        self._state = "made"
+        self._to(JournalState.MAKING)
         paths = [f"{self.root}/{JOURNAL}{self._files + number}" for number in range(2)]
         self._files += 2
         self._env.loop.run_blocking(partial(_make, self._env.disk, paths, self._file_bytes)).on_done(
@@ -299,22 +359,23 @@ class Journal:
         )
 
     def _made(self, paths: list[str], done: Promise[list[FixedFile]]) -> None:
-        if self._state != "made":
+        if self._state is not JournalState.MAKING:  # the broker stops
             return
         if done.error is None:
             self._turns = [_Turn(file, self._number) for file in done.result()]
-            self._state = "ready"
+            self._to(JournalState.READY)
             return
+        self._to(JournalState.RESTING)
         self._report(
             f"{self.root}: making a journal failed: {done.error}; it is tried again, logs are synced meanwhile"
         )
         for path in paths:
             self._remove(path)
-        self._env.loop.call_later(AGAIN_S, self._want_again)
+        self._env.loop.call_later(AGAIN_S, self._end_rest)
 
-    def _want_again(self) -> None:
-        if self._state == "made":
-            self._state = "none"
+    def _end_rest(self) -> None:
+        if self._state is JournalState.RESTING:
+            self._to(JournalState.ABSENT)
 
     def begin(self, marks: list[JournalMark]) -> JournalWrite | None:
         """A commit of these; None where there is no room."""
@@ -336,7 +397,8 @@ class Journal:
         """The commit was tried. Where it failed, the journal isn't used any more in this life; what it holds stays."""
         self._under_way = None
         if write.error is not None:
-            self._state = "failed"
+            self._to(JournalState.FAILED)
+            self._turns[0].tried(write.marks)
             self._report(f"{self.root}: its journal failed: {write.error}; logs are synced themselves from now on")
             for turn in self._turns:
                 self._settle(turn.unsettled())
@@ -373,12 +435,21 @@ class Journal:
 
     # -- the end
 
-    def finish(self) -> None:
-        """At a clean stop: all that it holds is durable in the segments."""
-        self._state = "off"
+    def close(self) -> None:
+        """A clean stop: all that it holds is durable in the segments. `remove_files` may come next."""
+        assert self._under_way is None, f"{self.root}: closed in the middle of a commit"
+        self._to(JournalState.OFF)
         self._turns.clear()
-        for name in self._names():
-            self._env.disk.remove(f"{self.root}/{name}")
+
+    def remove_files(self) -> None:
+        """For off the loop, too: it touches nothing but the disk. Nothing of the journal counts any more.
+
+        What says that something is void goes last. Others may be removing old files meanwhile.
+        """
+        disk = self._env.disk
+        for name in sorted(self._names(), key=lambda name: name == VOIDS):
+            with suppress(FileNotFoundError):
+                disk.remove(f"{self.root}/{name}")
 
 
 def _counts(mark: JournalMark) -> bool:

@@ -13,7 +13,7 @@ so that writing one never touches a sector of another.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log.scan import read_fields
 from tidelog.wire.batch import ATTRIBUTES_AT, HEADER_BYTES, MAGIC
@@ -22,6 +22,7 @@ from tidelog.wire.crc import crc32c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tidelog.env.disk import ReadableFile
     from tidelog.env.network import Buffer
     from tidelog.wire.topic_partition import TopicPartition
 
@@ -65,14 +66,6 @@ class Entry(NamedTuple):
         return self.topic, self.partition
 
 
-class Readable(Protocol):
-    path: str
-
-    def size(self) -> int: ...
-
-    def read(self, pos: int, count: int) -> bytes: ...
-
-
 def entry_bytes(topic: str, size: int) -> int:
     """What batches of so many bytes take in a block, at most."""
     return _TOPIC.size + 4 * len(topic) + _ENTRY.size + size
@@ -101,7 +94,7 @@ def encode_block(number: int, pieces: list[Piece]) -> bytes:
     return block.ljust(block_bytes(len(contents)), b"\0")
 
 
-def read_blocks(file: Readable) -> Iterator[list[Entry]]:
+def read_blocks(file: ReadableFile) -> Iterator[list[Entry]]:
     """The entries of each block from the beginning of the file on, up to the first that isn't whole, or is older."""
     size, at, last = file.size(), 0, -1
     while at + _BLOCK.size <= size:

@@ -468,12 +468,23 @@ class Store:
         if under_way is not None:
             under_way.deleted = under_way.deleted or under_way.topic_id == topic_id
             return
-        for root in self._unopened.all_of(key):  # in another one there may be a newer topic's
-            if not self._belongs_to_another(key, root, topic_id):
-                self._unopened.leave(key, root)
-                self._folders.left(root, key)
-                self._put_away(root, key)
-                self.journals[root].forget(key)
+        for root in self._unopened.all_of(key):
+            self._delete_unopened(key, root, topic_id)
+
+    def _delete_unopened(self, key: TopicPartition, root: str, topic_id: bytes) -> None:
+        """A start hears once more of each deletion since the last checkpoint of the metadata: the next topic of the
+        name may be there by then, in this data folder or another, and be known to the journal only."""
+        if self._belongs_to_another(key, root, topic_id):
+            return
+        journal = self.journals[root]
+        journal.forget(key, topic_id)
+        is_next_there = bool(journal.entries(key))
+        if is_next_there and self._belongs_to_another(key, root, topic_id):
+            return
+        if not is_next_there:
+            self._unopened.leave(key, root)
+            self._folders.left(root, key)
+        self._put_away(root, key)
 
     def _belongs_to_another(self, key: TopicPartition, root: str, topic_id: bytes) -> bool:
         reports: list[str] = []
