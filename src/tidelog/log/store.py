@@ -365,9 +365,10 @@ class Store:
         return log
 
     def _leave_journal(self, log: Log) -> None:
-        """The log has, durably, what the journal of an earlier life knew of it."""
+        """The log has, durably, what the journals of earlier lives knew of it."""
         try:
-            self.journals[log.root].opened(log.key, log.topic_id, log.log_end)
+            for journal in self.journals.values():
+                journal.opened(log.key, log.topic_id, log.log_end)
         except OSError as error:
             log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
 
@@ -438,7 +439,7 @@ class Store:
         for folder in folders:
             if folder.root != kept:
                 self._renames.put_aside_or_pass_over(folder.root, key, f"{folder.path} is another topic's")
-                self.journals[folder.root].forget(key)
+                self.journals[folder.root].hand_over(key, topic_id, self.journals.get(kept or ""))
         self._unopened.choose(key, kept or "")
 
     def _memory_log(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> MemoryLog:
@@ -542,8 +543,7 @@ class Store:
 
     def void_journal(self, log: Log) -> None:
         """The log is about to be cut: what the journal has of it becomes durable in its segments, then it is void."""
-        journal = self.journals[log.root]
-        if journal.holds(log):
+        for journal in [journal for journal in self.journals.values() if journal.holds(log)]:
             if log.ends.durable_end > log.ends.synced_end:
                 sync_now(self.disk, log)
             journal.void(log)
