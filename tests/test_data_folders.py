@@ -487,3 +487,25 @@ def test_a_topic_whose_folder_somebody_removed_can_be_given_up() -> None:
     stop(sim_broker)
     sim_broker = SimBroker(TWO, disk=disk)
     assert ends(sim_broker) == [1] * PARTITIONS
+
+
+def test_a_partition_that_was_moved_after_a_crash_has_what_the_journal_of_its_old_folder_knows() -> None:
+    disk = SimDisk(SimRandom(1))
+    sim_broker = SimBroker(TWO, disk=disk)
+    sim_broker.make_topic("tide", PARTITIONS)
+    for number in range(20):
+        for index in range(PARTITIONS):
+            assert sim_broker.append("tide", b"old", partition=index) == number
+    sim_broker.kill()
+    moved = next(name for name in disk.list_folder("/a") if name.startswith("tide-"))
+    segment = f"/a/{moved}/{0:020}.log"
+    disk.open(segment).truncate(disk.size(segment) - 10)  # as if the page cache had been lost
+    disk.rename(f"/a/{moved}", f"/b/{moved}")
+    for number in range(20, 22):
+        sim_broker = SimBroker(TWO, disk=disk)
+        assert ends(sim_broker) == [number] * PARTITIONS
+        assert moved in disk.list_folder("/b")
+        assert moved not in disk.list_folder("/a")
+        for index in range(PARTITIONS):
+            assert sim_broker.append("tide", b"new", partition=index) == number
+        sim_broker.kill()

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
+from tests.log.harness import EPOCH, TOPIC_ID, CountingDisk, LogHarness, append, values
 
 from tidelog.log.bounds import JOURNALED_BYTES_MAX, JOURNALS_KEPT_MAX
-from tidelog.log.checkpoints import CLEAN_SHUTDOWN, write_clean_shutdown
+from tidelog.log.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, write_clean_shutdown, write_epochs
 from tidelog.log.journal import AGAIN_S, JOURNAL, TRANSITIONS, VOIDS, JournalState
 from tidelog.log.journal_blocks import ALIGNMENT
 from tidelog.log.log import Log
@@ -285,6 +285,25 @@ def test_a_journal_of_another_history_adds_nothing(harness: LogHarness, disk: Co
     harness.flush(log)
     harness.kill()
     assert values(harness.log()) == [(0, b"a"), (1, b"x"), (2, b"y"), (3, b"z")]
+
+
+def test_an_epoch_of_another_that_wrote_nothing_is_not_that_of_what_comes_back(harness: LogHarness) -> None:
+    """Apache Kafka took over the folder after a power loss, led the log, which it notes, and was killed."""
+    log = harness.log()
+    append(log, b"a")
+    harness.flush(log)
+    for value in (b"b", b"c"):
+        append(log, value)
+        harness.commit(log)
+    harness.loop.kill()
+    path = f"{log.folder}/{0:020}.log"
+    harness.disk.open(path).truncate(harness.disk.size(path) // 3)
+    write_epochs(harness.disk, f"{log.folder}/{LEADER_EPOCHS}", [(EPOCH, 0), (EPOCH + 2, 1)])
+    harness.start()
+    log = harness.log()
+    assert values(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert log.epochs.entries() == [(EPOCH, 0)]
+    assert log.epochs.end_offset_for(EPOCH, log.log_end) == (EPOCH, 3)
 
 
 def test_after_a_clean_stop_of_somebody_else_nothing_counts(harness: LogHarness, disk: CountingDisk) -> None:

@@ -302,6 +302,21 @@ class Journal:
             self._void(key)
         self.forget(key)
 
+    def hand_over(self, key: TopicPartition, topic_id: bytes, other: Journal | None) -> None:
+        """The log isn't in this data folder: it is in that of `other`, where it was moved to after a crash, say.
+
+        What is known of it counts there, if nothing of the topic was written there since. Its files stay until then.
+        """
+        entries = [entry for entry in self.entries(key) if entry.topic_id == topic_id]
+        if other is None or not entries or any(entry.topic_id == topic_id for entry in other.entries(key)):
+            self.forget(key)
+        else:
+            other.take_over(key, entries)
+
+    def take_over(self, key: TopicPartition, entries: list[Entry]) -> None:
+        """What the journal of another data folder knows of a log that is in this one."""
+        self._known[key] = entries
+
     def forget(self, key: TopicPartition, topic_id: bytes | None = None) -> None:
         """Nobody needs what is known of the log; with `topic_id`: of that of this topic, and not of others of its
         name."""

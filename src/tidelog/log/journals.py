@@ -41,9 +41,10 @@ class Journals(Mapping[str, Journal]):
         return len(self._by_root)
 
     def opened(self, log: Log) -> None:
-        """The log has, durably, what the journal of an earlier life knew of it."""
+        """The log has, durably, what the journals of earlier lives knew of it."""
         try:
-            self._by_root[log.root].opened(log.key, log.topic_id, log.log_end)
+            for journal in self._by_root.values():
+                journal.opened(log.key, log.topic_id, log.log_end)
         except OSError as error:
             log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
 
@@ -53,9 +54,9 @@ class Journals(Mapping[str, Journal]):
             journal.forget(key)
 
     def void(self, log: Log) -> None:
-        """The log is about to be cut: what its journal has of it becomes durable in its segments, then it is void."""
-        journal = self._by_root[log.root]
-        if journal.holds(log):
-            if log.ends.journaled_end > log.ends.synced_end:
-                sync_now(self._disk, log)
+        """The log is about to be cut: what journals have of it becomes durable in its segments, then it is void."""
+        holding = [journal for journal in self._by_root.values() if journal.holds(log)]
+        if holding and log.ends.journaled_end > log.ends.synced_end:
+            sync_now(self._disk, log)
+        for journal in holding:
             journal.void(log)

@@ -114,6 +114,9 @@ def choose(disk: Disk, folders: Sequence[LogFolder], topic_id: bytes, report: Ca
     owners = {folder.root: _owner(disk, folder, topic_id, report) for folder in folders}
     for wanted in (Owner.TOPIC, Owner.UNKNOWN):
         roots = [root for root, found in owners.items() if found is wanted]
+        there = [folder.root for folder in folders if folder.root in roots and disk.exists(folder.path)]
+        if len(there) == 1:  # it was moved since: others are what a journal has of it
+            return there[0]
         if len(roots) > 1:
             paths = " and ".join(folder.path for folder in folders if folder.root in roots)
             same = f"all have topic id {uuid_text(topic_id)}"

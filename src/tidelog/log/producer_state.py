@@ -55,10 +55,14 @@ def _has_epochs(segments: Segments, recovery_point: int) -> bool:
     return leader_epoch >= 0 and base < recovery_point
 
 
-def find_epochs(segments: Segments, ends: Ends, found: list[tuple[int, int]]) -> LeaderEpochs:
-    """Epochs above the recovery point stand in the batches only; the file may know others that were cut off."""
+def find_epochs(segments: Segments, ends: Ends, segments_end: int, found: list[tuple[int, int]]) -> LeaderEpochs:
+    """Epochs above the recovery point stand in the batches only; the file may know others that were cut off.
+
+    `segments_end` is where the log ended before the journal added to it. Apache Kafka, where it led the log meanwhile,
+    noted its epoch there without having written a batch.
+    """
     epochs = load_epochs(segments, ends.recovery_point)
-    epochs.truncate_from_end(ends.log_end)
+    epochs.truncate_from_end(segments_end)
     for epoch, base in found:
         if epoch > epochs.latest and base < ends.log_end:
             epochs.assign(epoch, base)

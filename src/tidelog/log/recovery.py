@@ -280,6 +280,7 @@ class Recovery:
                 segments[-1].size,
                 f"the log ends at offset {next_offset}, but records up to {recovery_point} were made durable",
             )
+        segments_end = next_offset
         if self._journal and self._add_journaled(next_offset):
             self._unsynced.forget(self._unsynced.bases)
             self._batches = 0
@@ -288,7 +289,7 @@ class Recovery:
         self._unsynced.unseal(segments[-1])  # perhaps since what was behind it went
         segments.become_active(segments[-1])
         ends = self._ends(log_start, next_offset, recovery_point)
-        self._epochs = producer_state.find_epochs(segments, ends, found_epochs)
+        self._epochs = producer_state.find_epochs(segments, ends, segments_end, found_epochs)
         trusted = producer_state.first_snapshot(segments, self._snapshots, next_offset) if lost else recovery_point
         producer_state.check_aborted(segments, self._snapshots, trusted)
         # A snapshot that a flush had written may be ahead of the transaction index, which is built again behind it; but

@@ -430,7 +430,7 @@ class Store:
         for folder in folders:
             if folder.root != kept:
                 self._renames.put_aside_or_pass_over(folder.root, key, f"{folder.path} is another topic's")
-                self.journals[folder.root].forget(key)
+                self.journals[folder.root].hand_over(key, topic_id, self.journals.get(kept or ""))
         self._unopened.choose(key, kept or "")
 
     def _memory_log(self, key: TopicPartition, topic_id: bytes, config: TopicConfig) -> MemoryLog:
