@@ -39,6 +39,7 @@ class DataFolders:
         self._report = report
         self.partitions = PartitionFolders()
         self._clean: dict[str, bool] = {}
+        self._marked: set[str] = set()  # those with the mark of a clean stop
         self.admitted: set[str] = set()
         self._counts: Counter[str] = Counter(dict.fromkeys(points, 0))
         self._gone: dict[TopicPartition, str] = {}
@@ -55,6 +56,7 @@ class DataFolders:
             epoch = points.clean_epoch()
             self._clean[root] = epoch is not None and not points.lost
             if epoch is not None:
+                self._marked.add(root)
                 broker_epoch = epoch
             self._journals[root].load(clean=epoch is not None)
             self._counts[root] = self.partitions.look(self._disk, root, self._journals[root].keys())
@@ -87,13 +89,15 @@ class DataFolders:
         self.admitted.add(root)
         with suppress(PermissionError):  # its parent may be someone else's, who then made it long ago
             self._disk.sync_folder(dirname(root) or "/")
-        if self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"):
+        if root in self._marked:
             self._journals[root].discard()
+        if self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"):  # also one that couldn't be read
             self._disk.remove(f"{root}/{CLEAN_SHUTDOWN}")
         self._disk.sync_folder(root)  # after a crash the folders of logs may be known to the page cache only
         for name in self._disk.list_folder(root):
             if name.endswith(DELETE_FOLDER):
                 self._remove(f"{root}/{name}", 0, folder=True)
+        self._journals[root].admitted()
         self._points[root].begin([key for key in self.partitions if root in self.partitions.all_of(key)])
 
     def is_clean(self, root: str) -> bool:

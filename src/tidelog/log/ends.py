@@ -5,8 +5,9 @@ Nobody else assigns them. Everybody may read them: they are plain attributes, si
 - `log_start`: below it nothing is served.
 - `log_end`: what was written ends here.
 - `synced_end`: a sync of the segments, or a flush, made everything below it durable.
-- `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what was synced, or is in the journal
-  (journal.py). With `os` it is what was written, up to `unsynced_max` records more than were synced (`flush.messages`).
+- `stable_end`: everything below it is on stable storage, in the segments or in the journal (journal.py).
+- `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what is on stable storage. With
+  `os` it is what was written, up to `unsynced_max` records more than were synced (`flush.messages`).
 - `recovery_point`: below it segments, indexes, producer snapshot and leader epochs are durable.
 - `batches` were written since the last flush began: a start after a crash would read them again.
 - `generation` counts truncations: what was begun before one must not count afterwards.
@@ -25,13 +26,14 @@ class Ends:
         "log_end",
         "log_start",
         "recovery_point",
+        "stable_end",
         "synced_end",
         "unsynced_max",
     )
 
     def __init__(self, offset: int = 0) -> None:
         """Of a log that is empty and goes on at `offset`."""
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = self.synced_end = offset
+        self.start_at(offset)
         self.batches = self.generation = 0
         self.unsynced_max = 0
 
@@ -40,7 +42,7 @@ class Ends:
         """As recovery found them."""
         ends = cls(log_start)
         ends.log_end, ends.durable_end = log_end, durable_end
-        ends.recovery_point, ends.synced_end = recovery_point, synced_end
+        ends.recovery_point, ends.synced_end, ends.stable_end = recovery_point, synced_end, synced_end
         return ends
 
     def __repr__(self) -> str:
@@ -65,6 +67,8 @@ class Ends:
         """Everything below `end` is on stable storage; whether more counts as durable than did."""
         if end > self.synced_end:
             self.synced_end = end
+        if end > self.stable_end:
+            self.stable_end = end
         if self.log_end - self.synced_end < self.unsynced_max:
             end = self.log_end
         if end <= self.durable_end:
@@ -75,6 +79,8 @@ class Ends:
     def journaled(self, end: int) -> bool:
         """Everything below `end` is on stable storage, in the journal if not in the segments; whether more counts as
         durable than did."""
+        if end > self.stable_end:
+            self.stable_end = end
         if end <= self.durable_end:
             return False
         self.durable_end = end
@@ -112,6 +118,7 @@ class Ends:
         self.generation += 1
         self.durable_end = min(self.durable_end, offset)
         self.synced_end = min(self.synced_end, offset)
+        self.stable_end = min(self.stable_end, offset)
         fell = rest_end < self.recovery_point
         if fell:
             self.recovery_point = rest_end
@@ -125,10 +132,11 @@ class Ends:
 
     def start_at(self, offset: int) -> None:
         """The log is empty and goes on at `offset`, be that further back or further on."""
-        self.log_start = self.log_end = self.durable_end = self.recovery_point = self.synced_end = offset
+        self.log_start = self.log_end = self.durable_end = self.recovery_point = offset
+        self.synced_end = self.stable_end = offset
 
     def check_invariants(self) -> None:
         assert 0 <= self.log_start <= self.log_end, repr(self)
         assert self.durable_end <= self.log_end, repr(self)
-        assert self.synced_end <= self.log_end, f"{self!r}: synced to {self.synced_end}"
+        assert self.synced_end <= self.stable_end <= self.log_end, f"{self!r}: synced to {self.synced_end}"
         assert self.recovery_point <= self.log_end, f"{self!r}: recovery point {self.recovery_point}"

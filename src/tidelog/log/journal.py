@@ -130,6 +130,10 @@ class _Turn:
             self._unsettled.pop(mark.log, None)  # the last to come is the last to be settled
             self._unsettled[mark.log] = mark.end
 
+    def doubt(self, marks: Iterable[JournalMark]) -> None:
+        """A block of these may be in it: nobody counts on it, but a start may find it."""
+        self._logs.update(mark.log for mark in marks)
+
     def knows(self, log: Log) -> bool:
         return log in self._logs or log in self._logs_before
 
@@ -220,6 +224,11 @@ class Journal:
                     self._known.setdefault(entry.key, []).append(entry)
         self._number = max([self._number, *(number + 1 for number in self._voids.values())])
         self._kept_keys = frozenset(self._known)
+
+    def admitted(self) -> None:
+        """The folder may be written to: files that hold nothing go."""
+        if self._kept and not self._known:
+            self._drop_kept()
 
     def keys(self) -> list[TopicPartition]:
         """The logs that it may add to."""
@@ -337,6 +346,7 @@ class Journal:
         self._under_way = None
         if write.error is not None:
             self._state = "failed"
+            self._turns[0].doubt(write.written)
             self._report(f"{self.root}: its journal failed: {write.error}; logs are synced themselves from now on")
             for turn in self._turns:
                 self._settle(turn.unsettled())

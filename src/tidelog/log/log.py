@@ -92,23 +92,24 @@ class Log(WritableLog):
         """What a commit of it would write to the journal; None where its files are to be synced instead.
 
         That is so of what is large, and behind a segment that isn't synced yet: what is durable of a log in a later
-        segment never has a hole before it.
+        segment never has a hole before it. What only the page cache has, and counted as durable when that did, goes
+        with it: a journal adds to a log only what comes next.
         """
         ends, segment = self.ends, self.segments.active
         if (
             segment is None
             or ends.unsynced_max
             or self.unsynced.has_sealed
-            or not segment.base <= ends.durable_end < ends.log_end
+            or not segment.base <= ends.stable_end < ends.log_end
         ):
             return None
         try:
-            found = self.segments.position(segment, ends.durable_end)
+            found = self.segments.position(segment, ends.stable_end)
         except (OSError, BadBatch):
             return None  # the sync tells what is wrong
         if found is None or segment.size - found[0] > JOURNALED_BYTES_MAX:
             return None
-        return JournalMark(self, ends.generation, segment, found[0], segment.size, ends.durable_end, ends.log_end)
+        return JournalMark(self, ends.generation, segment, found[0], segment.size, ends.stable_end, ends.log_end)
 
     def sync_not_tried(self) -> None:
         """Too many files were open."""

@@ -340,7 +340,8 @@ class Recovery:
 
     def _add_journaled(self, next_offset: int) -> bool:
         """Write what the journal has behind the end of the segments; whether it has anything."""
-        added = additions(self._journal, self._read_journal, next_offset, self._last_batch(next_offset))
+        base, before = self._segments[-1].base, self._last_batch(next_offset)
+        added = additions(self._journal, self._read_journal, base, next_offset, before)
         for addition in added:
             last = self._segments[-1]
             if addition.segment_base == addition.start > last.base:

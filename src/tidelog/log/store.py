@@ -330,6 +330,7 @@ class Store:
         if opening.deleted and not self._closed:
             self._unopened.drop(log_folder.key)
             self._put_away(log_folder.root, log_folder.key)
+            self._forget_journaled(log_folder.key)
         return opening.deleted or self._closed
 
     def _tell(self, opening: Opening) -> None:
@@ -471,6 +472,7 @@ class Store:
             self._points[log.root].drop(key)
             for points in self._points.values():  # of logs in memory whichever folder was the first has it
                 points.memory.drop(key)
+            self._forget_journaled(key)  # that of one that couldn't be opened
             return
         under_way = self._openings.get(key)
         if under_way is not None:
