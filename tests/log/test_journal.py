@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.batches import Producer
-from tests.log.harness import TOPIC_ID, CountingDisk, LogHarness, append, values
+from tests.log.harness import EPOCH, NOW_MS, TOPIC_ID, CountingDisk, LogHarness, append, values
 from tests.log.keyed import clean, compacted, end, pairs, put, roll
 
 from tidelog.log.bounds import JOURNALED_BYTES_MAX
@@ -344,6 +344,19 @@ def test_what_is_before_it_was_compacted(harness: LogHarness) -> None:
     assert (log.durable_end, log.ends.synced_end) == (3, 2)
     lose_file(harness, log.segments[-1].path)
     assert pairs(compacted(harness)) == [(1, b"a", b"2"), (2, b"b", b"3")]
+
+
+def test_what_is_before_it_is_found_by_time_and_not_older_than_it_is(harness: LogHarness) -> None:
+    log = harness.log(retention_ms="100000")
+    append(log, b"a", now_ms=NOW_MS)
+    roll(harness, log)
+    append(log, b"b", now_ms=NOW_MS)
+    harness.commit(log)
+    lose_file(harness, log.segments[-1].path)
+    log = harness.log(retention_ms="100000")
+    assert values(log) == [(0, b"a"), (1, b"b")]
+    assert log.find_by_time(NOW_MS, log.log_end) == (NOW_MS, 0, EPOCH)
+    assert harness.retain(log, NOW_MS) == 0
 
 
 def test_what_only_the_page_cache_has_goes_with_what_is_committed(harness: LogHarness) -> None:

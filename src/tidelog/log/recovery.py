@@ -358,8 +358,8 @@ class Recovery:
 
     def _last_batch(self, next_offset: int) -> HeaderFields | None:
         """The one right before this offset, where there is one."""
-        for segment in reversed(self._segments[:]):
-            if segment.size:
+        for number, segment in reversed(list(enumerate(self._segments))):
+            if self._segments.look(segment, number):
                 start, found = self._segments.indexes(segment).lookup(next_offset), None
                 for _, fields in batches(self._segments.file_of(segment), start, segment.size, check=False):
                     found = fields
