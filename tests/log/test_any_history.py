@@ -452,7 +452,7 @@ class History:
     # -- what must hold
 
     def note_durable(self) -> None:
-        self.life.durable = max(self.life.durable, min(self.log.durable_end, self.log.ends.journaled_end))
+        self.life.durable = max(self.life.durable, min(self.log.durable_end, self.log.ends.stable_end))
         if self.life.retained:
             self.life.start_max = max(self.life.start_max, self.log.durable_end)
         if self.saved(RECOVERY_POINT).get(("tide", 0), -1) >= 0:

@@ -112,9 +112,9 @@ class Kept:
             start, end = fields.base_offset, fields.last_offset + 1
             self.entries.append(Entry(number, "t", TOPIC_ID, 0, segment_base, start, end, "", number, len(data)))
 
-    def added(self, next_offset: int, last: bytes | None) -> list[bytes]:
+    def added(self, next_offset: int, last: bytes | None, segment_base: int = 0) -> list[bytes]:
         fields = None if last is None else read_fields(last)
-        found = additions(self.entries, lambda entry: self.data[entry.position], next_offset, fields)
+        found = additions(self.entries, lambda entry: self.data[entry.position], segment_base, next_offset, fields)
         return [addition.data for addition in found]
 
 
@@ -136,6 +136,14 @@ def test_nothing_is_added_behind_a_hole() -> None:
 def test_nothing_is_added_behind_another_batch() -> None:
     assert Kept(A, B, C).added(2, batch(1, b"other")) == []
     assert Kept(B, C).added(1, batch(0, b"any")) == [B, C]  # it knows of no other
+
+
+def test_what_an_earlier_segment_had_may_have_been_compacted() -> None:
+    kept = Kept(A, B, C)
+    kept.entries[2] = kept.entries[2]._replace(segment_base=2)
+    assert kept.added(2, batch(1, b"compacted"), segment_base=2) == [C]
+    assert kept.added(2, batch(0, b"compacted"), segment_base=2) == [C]
+    assert kept.added(2, batch(1, b"compacted", epoch=4), segment_base=2) == []
 
 
 def test_nothing_is_added_within_a_batch() -> None:

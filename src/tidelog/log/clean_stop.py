@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, ITEMS_A_STEP, settled
-from tidelog.log import checkpoints
 from tidelog.log.bounds import STOP_SAVED_MAX, STOP_TOGETHER
-from tidelog.log.checkpoints import CLEAN_SHUTDOWN
 from tidelog.log.flush import FlushJob, Saving
 from tidelog.log.memory import MemoryLog
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from tidelog.log.checkpoint_files import CheckpointFiles
     from tidelog.log.commit import GroupCommit
     from tidelog.log.data_folders import DataFolders
-    from tidelog.log.journal import Journal
     from tidelog.log.log import Log
     from tidelog.log.starts import LogStarts
     from tidelog.log.upkeep import Upkeep
@@ -46,7 +43,6 @@ class CleanStop:
         starts: LogStarts,
         folders: DataFolders,
         points: Mapping[str, CheckpointFiles],
-        journals: Mapping[str, Journal],
     ) -> None:
         self._env = env
         self._logs = logs
@@ -55,7 +51,6 @@ class CleanStop:
         self._starts = starts
         self._folders = folders
         self._points = points
-        self._journals = journals
 
     def run(self, broker_epoch: int) -> Steps[None]:
         """Raises OSError where a checkpoint can't be written. A log that couldn't be flushed keeps the mark away."""
@@ -67,13 +62,8 @@ class CleanStop:
         for root in self._folders.admitted:
             yield from self._points[root].finish()
             if (yield from self._is_clean(root)):
-                self._journals[root].close()
-                yield from settled(self._env.loop.run_blocking(partial(self._mark, root, broker_epoch)))
-
-    def _mark(self, root: str, broker_epoch: int) -> None:
-        """Nothing needs the journal any more. It goes before the mark comes."""
-        self._journals[root].remove_files()
-        checkpoints.write_clean_shutdown(self._env.disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
+                self._folders.close_journal(root)
+                yield from settled(self._env.loop.run_blocking(partial(self._folders.mark, root, broker_epoch)))
 
     def _flush(self, logs: list[Log], saved_max: int) -> Steps[None]:
         """The first `saved_max` are saved as in any flush."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
+from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT
 from tidelog.log.names import DELETE_FOLDER, METADATA_TOPIC, partition_folder
 from tidelog.log.partition_folders import PartitionFolders
@@ -98,6 +99,15 @@ class DataFolders:
             if name.endswith(DELETE_FOLDER):
                 self._remove(f"{root}/{name}", 0, folder=True)
         self._points[root].begin([key for key in self.partitions if root in self.partitions.all_of(key)])
+
+    def close_journal(self, root: str) -> None:
+        """Nothing is written to its journal any more."""
+        self._journals[root].close()
+
+    def mark(self, root: str, broker_epoch: int) -> None:
+        """Leave the mark of a clean stop, off the loop. Nothing needs the journal any more: it goes before that."""
+        self._journals[root].remove_files()
+        checkpoints.write_clean_shutdown(self._disk, f"{root}/{CLEAN_SHUTDOWN}", broker_epoch)
 
     def is_clean(self, root: str) -> bool:
         return self._clean[root]

@@ -5,7 +5,7 @@ Nobody else assigns them. Everybody may read them: they are plain attributes, si
 - `log_start`: below it nothing is served.
 - `log_end`: what was written ends here.
 - `synced_end`: a sync of the segments, or a flush, made everything below it durable.
-- `journaled_end`: everything below it is on stable storage, in the segments or in the journal (journal.py).
+- `stable_end`: everything below it is on stable storage, in the segments or in the journal (journal.py).
 - `durable_end`: what counts as durable. With `tidelog.durability=fsync` that is what was synced, or is in the journal.
   With `os` it is what was written, up to `unsynced_max` records more than were synced (`flush.messages`).
 - `recovery_point`: below it segments, indexes, producer snapshot and leader epochs are durable.
@@ -23,10 +23,10 @@ class Ends:
         "batches",
         "durable_end",
         "generation",
-        "journaled_end",
         "log_end",
         "log_start",
         "recovery_point",
+        "stable_end",
         "synced_end",
         "unsynced_max",
     )
@@ -43,7 +43,7 @@ class Ends:
         ends = cls(log_start)
         ends.log_end, ends.durable_end = log_end, durable_end
         ends.recovery_point = recovery_point
-        ends.synced_end = ends.journaled_end = synced_end
+        ends.synced_end = ends.stable_end = synced_end
         return ends
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Ends:
         """Everything below `end` is on stable storage; whether more counts as durable than did."""
         if end > self.synced_end:
             self.synced_end = end
-            self.journaled_end = max(self.journaled_end, end)
+            self.stable_end = max(self.stable_end, end)
         if self.log_end - self.synced_end < self.unsynced_max:
             end = self.log_end
         if end <= self.durable_end:
@@ -79,7 +79,7 @@ class Ends:
     def journaled(self, end: int) -> bool:
         """Everything below `end` is on stable storage, in the journal if not in the segments; whether more counts as
         durable than did."""
-        self.journaled_end = max(self.journaled_end, end)
+        self.stable_end = max(self.stable_end, end)
         if end <= self.durable_end:
             return False
         self.durable_end = end
@@ -117,7 +117,7 @@ class Ends:
         self.generation += 1
         self.durable_end = min(self.durable_end, offset)
         self.synced_end = min(self.synced_end, offset)
-        self.journaled_end = min(self.journaled_end, offset)
+        self.stable_end = min(self.stable_end, offset)
         fell = rest_end < self.recovery_point
         if fell:
             self.recovery_point = rest_end
@@ -132,12 +132,12 @@ class Ends:
     def start_at(self, offset: int) -> None:
         """The log is empty and goes on at `offset`, be that further back or further on."""
         self.log_start = self.log_end = self.durable_end = offset
-        self.recovery_point = self.synced_end = self.journaled_end = offset
+        self.recovery_point = self.synced_end = self.stable_end = offset
 
     def check_invariants(self) -> None:
         assert 0 <= self.log_start <= self.log_end, repr(self)
         assert self.durable_end <= self.log_end, repr(self)
-        assert self.synced_end <= self.journaled_end <= self.log_end, (
-            f"{self!r}: synced to {self.synced_end}, in the journal to {self.journaled_end}"
+        assert self.synced_end <= self.stable_end <= self.log_end, (
+            f"{self!r}: synced to {self.synced_end}, in the journal to {self.stable_end}"
         )
         assert self.recovery_point <= self.log_end, f"{self!r}: recovery point {self.recovery_point}"

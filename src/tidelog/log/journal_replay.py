@@ -3,6 +3,9 @@
 Nothing that is sound in a segment is written over, and only what goes on where the segments end is added: a second
 start does the same. What others wrote to the log meanwhile (Apache Kafka took over the folder, say) is told from what
 the journal knows by the checksum of the batch before, and by leader epochs, which never fall in a log.
+
+What an earlier segment than the last one had doesn't matter: all of it was durable before anything in a later one was,
+and compaction may have written it anew since.
 """
 
 from __future__ import annotations
@@ -38,13 +41,18 @@ def lasting(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def additions(
-    entries: Sequence[Entry], read: Callable[[Entry], bytes], next_offset: int, last: HeaderFields | None
+    entries: Sequence[Entry],
+    read: Callable[[Entry], bytes],
+    segment_base: int,
+    next_offset: int,
+    last: HeaderFields | None,
 ) -> list[Addition]:
-    """What comes from `next_offset` on. `last` is the batch right before that, where there is one."""
+    """What comes from `next_offset` on, behind the segment of this base. `last` is the batch right before that, where
+    there is one."""
     added: list[Addition] = []
     at = next_offset
     for entry in lasting(entries):
-        if entry.end < next_offset:
+        if entry.end < next_offset or entry.segment_base < segment_base:
             continue
         if entry.start > at:
             break

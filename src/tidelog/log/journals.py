@@ -56,7 +56,7 @@ class Journals(Mapping[str, Journal]):
     def void(self, log: Log) -> None:
         """The log is about to be cut: what journals have of it becomes durable in its segments, then it is void."""
         holding = [journal for journal in self._by_root.values() if journal.holds(log)]
-        if holding and log.ends.journaled_end > log.ends.synced_end:
+        if holding and log.ends.stable_end > log.ends.synced_end:
             sync_now(self._disk, log)
         for journal in holding:
             journal.void(log)

@@ -95,7 +95,7 @@ class Log(WritableLog):
         segment never has a hole before it.
         """
         ends, segment = self.ends, self.segments.active
-        start = ends.journaled_end  # more may count as durable, where the page cache did until now
+        start = ends.stable_end  # more may count as durable, where the page cache did until now
         if segment is None or ends.unsynced_max or self.unsynced.has_sealed or not segment.base <= start < ends.log_end:
             return None
         try:

@@ -341,7 +341,9 @@ class Recovery:
 
     def _add_journaled(self, next_offset: int) -> bool:
         """Write what the journal has behind the end of the segments; whether it has anything."""
-        added = additions(self._journal, self._read_journal, next_offset, self._last_batch(next_offset))
+        added = additions(
+            self._journal, self._read_journal, self._segments[-1].base, next_offset, self._last_batch(next_offset)
+        )
         for addition in added:
             last = self._segments[-1]
             if addition.segment_base == addition.start > last.base:

@@ -167,16 +167,7 @@ class Store:
         return stopped
 
     def _finish(self, broker_epoch: int) -> Steps[None]:
-        stop = CleanStop(
-            self.env,
-            self.logs,
-            self.upkeep,
-            self.commit,
-            self.starts,
-            self._folders,
-            self._points,
-            self.journals,
-        )
+        stop = CleanStop(self.env, self.logs, self.upkeep, self.commit, self.starts, self._folders, self._points)
         yield from stop.run(broker_epoch)
         yield from self._close()
 
@@ -229,10 +220,8 @@ class Store:
         elif (reason := self._folders.gone(key)) is not None:
             log.go_offline(f"{reason}: restore it from a backup and restart, or delete the topic")
         else:
-            for points in self._points.values():
-                points.drop(
-                    key
-                )  # what stands there for an older one of the name, or the next start would miss that one
+            for points in self._points.values():  # an older one's of the name: the next start would miss that one
+                points.drop(key)
         return log
 
     # -- opening logs that are on disk
@@ -334,6 +323,7 @@ class Store:
         if opening.deleted and not self._closed:
             self._unopened.drop(log_folder.key)
             self._put_away(log_folder.root, log_folder.key)
+            self.journals.forget(log_folder.key)
         return opening.deleted or self._closed
 
     def _tell(self, opening: Opening) -> None:
@@ -463,6 +453,7 @@ class Store:
             self._points[log.root].drop(key)
             for points in self._points.values():  # of logs in memory whichever folder was the first has it
                 points.memory.drop(key)
+            self.journals.forget(key)  # that of one that couldn't be opened
             return
         under_way = self._openings.get(key)
         if under_way is not None:
