@@ -399,3 +399,24 @@ def test_files_of_other_names_are_nobodys(harness: LogHarness, disk: CountingDis
     assert values(harness.log()) == [(0, b"a")]
     harness.stop()
     assert [disk.read_whole(path) for path in copies] == [b"mine", b"mine"]
+
+
+def test_what_came_back_is_in_the_summary(harness: LogHarness, caplog: pytest.LogCaptureFixture) -> None:
+    """Without it a cut whose records all came back reads as a loss, and a loss as one of these."""
+    caplog.set_level("INFO", "tidelog.log")
+    commit_each(harness, b"a", b"b", b"c")
+    lose_power(harness)
+    harness.log()
+    harness.store.recoveries.finish(0)
+    assert "nothing was cut; 3 records of 1 partition came back from the journal" in caplog.text
+
+
+def test_a_cut_says_what_came_back_in_its_place(harness: LogHarness, disk: CountingDisk) -> None:
+    commit_each(harness, b"a", b"b", b"c")
+    path = harness.log().segments[0].path
+    harness.kill()
+    disk.put(path, disk.read_whole(path)[:-1])
+    harness.start()
+    assert values(harness.log()) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    (cut,) = harness.store.recoveries.cuts
+    assert str(cut).endswith("bytes from offset 2 on, where 1 record came back from the journal")
