@@ -44,6 +44,8 @@ def test_a_healthy_broker_is_one_screen_and_exit_code_0(tidelog_broker: Broker) 
         "time_ms": 0,
         "cut_partitions": 0,
         "cut_bytes": 0,
+        "journal_partitions": 0,
+        "journal_records": 0,
     }
     [folder] = broker["folders"]
     assert 0 < folder["usable_bytes"] <= folder["total_bytes"]

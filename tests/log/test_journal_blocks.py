@@ -54,7 +54,7 @@ def found(data: bytes) -> list[list[Piece]]:
     return [
         [
             Piece(*entry[1:4], entry.segment_base, entry.start, entry.end, data[entry.position :][: entry.size])
-            for entry in block
+            for entry in block.entries
         ]
         for block in read_blocks(Bytes(data))
     ]

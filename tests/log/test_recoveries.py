@@ -13,7 +13,7 @@ def opening(number: int, *, cut: int = 0, clean: bool = False) -> Any:
     found = Cut(f"orders-{number}", 100, cut, 3) if cut else None
     reports = [f"orders-{number}: cut {cut} bytes"] if cut else []
     place = SimpleNamespace(clean=clean, key=("orders", number))
-    return cast(Any, SimpleNamespace(log_folder=place, seconds=0.01, cut=found, reports=reports))
+    return cast(Any, SimpleNamespace(log_folder=place, seconds=0.01, cut=found, restored=0, reports=reports))
 
 
 def test_thousands_of_cut_partitions_are_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -158,9 +158,15 @@ def _recovery(broker: "BrokerHealth") -> str:
     if facts["tidelog.recovery.done"] != "true":
         summary += " so far"
     if not cut:
-        return f"{summary}, nothing was cut"
-    worst = facts["tidelog.recovery.cut.worst"]
-    return f"{summary}, {int(facts['tidelog.recovery.cut.bytes']):,} bytes cut off {cut:,} of them: {worst}"
+        summary += ", nothing was cut"
+    else:
+        worst = facts["tidelog.recovery.cut.worst"]
+        summary += f", {int(facts['tidelog.recovery.cut.bytes']):,} bytes cut off {cut:,} of them: {worst}"
+    restored = int(facts.get("tidelog.recovery.journal.records", 0))
+    if not restored:
+        return summary
+    partitions = counted(int(facts["tidelog.recovery.journal.partitions"]), "partition")
+    return f"{summary}; {counted(restored, 'record')} of {partitions} came back from the journal"
 
 
 def _disk(broker: "BrokerHealth", folder: "LogDir") -> str:
@@ -242,6 +248,8 @@ def _plain_broker(broker: "BrokerHealth") -> dict[str, Any]:
         "time_ms": int(facts.get("tidelog.recovery.time.ms", 0)),
         "cut_partitions": int(facts.get("tidelog.recovery.cut.partitions", 0)),
         "cut_bytes": int(facts.get("tidelog.recovery.cut.bytes", 0)),
+        "journal_partitions": int(facts.get("tidelog.recovery.journal.partitions", 0)),
+        "journal_records": int(facts.get("tidelog.recovery.journal.records", 0)),
     }
     return {
         "id": broker.id,

@@ -17,13 +17,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from enum import Enum
+from errno import ENOSPC
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log import checkpoints
 from tidelog.log.bounds import JOURNALS_KEPT_MAX
 from tidelog.log.checkpoints import CheckpointError
-from tidelog.log.journal_blocks import Piece, batches_of, block_bytes, encode_block, entry_bytes, read_blocks
+from tidelog.log.journal_blocks import (
+    Piece,
+    batches_of,
+    block_bytes,
+    damage_at,
+    encode_block,
+    entry_bytes,
+    read_blocks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.disk import Disk, FixedFile
     from tidelog.env.promise import Promise
-    from tidelog.log.journal_blocks import Entry
+    from tidelog.log.journal_blocks import Block, Entry
     from tidelog.log.log import Log
     from tidelog.log.segment import Segment
     from tidelog.wire.topic_partition import TopicPartition
@@ -229,6 +238,7 @@ class Journal:
         self._under_way: JournalWrite | None = None
         self._number = 0
         self._files = 0  # numbers of files
+        self._told = False  # that they couldn't be made
         self._known: dict[TopicPartition, list[Entry]] = {}  # of earlier lives
         self._kept: list[str] = []  # their files
         self._kept_keys: frozenset[TopicPartition] = frozenset()  # what they hold, until they are gone for good
@@ -246,29 +256,38 @@ class Journal:
 
     def load(self, *, clean: bool) -> None:
         """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
-        disk, blocks = self._env.disk, list[list["Entry"]]()
+        disk = self._env.disk
         for name in disk.list_folder(self.root):
-            number = name.removeprefix(JOURNAL)
-            if not name.startswith(JOURNAL) or not number.isdigit():
-                continue
-            path = f"{self.root}/{name}"
-            self._files = max(self._files, int(number) + 1)
-            self._kept.append(path)
-            if not clean:
-                blocks += read_blocks(disk.open_fixed(path))
+            number = _file_number(name)
+            if number is not None:
+                self._files = max(self._files, number + 1)
+                self._kept.append(f"{self.root}/{name}")
         if clean:
             return
+        blocks = self._read_kept()
         try:
             self._voids = checkpoints.read_offsets(disk, f"{self.root}/{VOIDS}")
         except CheckpointError as error:  # it is written whole, or not at all
             self._report(f"{error}: going on without it; what a follower had dropped may be there again")
-        for entries in sorted((entries for entries in blocks if entries), key=lambda entries: entries[0].number):
-            self._number = entries[0].number + 1
-            for entry in entries:
+        for block in blocks:
+            self._number = block.number + 1
+            for entry in block.entries:
                 if entry.number > self._voids.get(entry.key, -1):
                     self._known.setdefault(entry.key, []).append(entry)
         self._number = max([self._number, *(number + 1 for number in self._voids.values())])
         self._kept_keys = frozenset(self._known)
+
+    def _read_kept(self) -> list[Block]:
+        """All blocks, in the order of their numbers. Damage that no power loss does is told."""
+        files = [self._env.disk.open_fixed(path) for path in self._kept]
+        found = [list(read_blocks(file)) for file in files]
+        blocks = sorted((block for each in found for block in each), key=lambda block: block.number)
+        newest = blocks[-1].number if blocks else -1
+        for file, each in zip(files, found, strict=True):
+            at, last = (each[-1].end, each[-1].number) if each else (0, newest)
+            if (damage := damage_at(file, at, last)) is not None:
+                self._report(f"{file.path} byte {at}: {damage}; records that were acknowledged may be lost")
+        return blocks
 
     def keys(self) -> list[TopicPartition]:
         """The logs that it may add to."""
@@ -291,7 +310,8 @@ class Journal:
         self._kept.clear()
 
     def _names(self) -> list[str]:
-        return [name for name in self._env.disk.list_folder(self.root) if name.startswith(JOURNAL)]
+        names = self._env.disk.list_folder(self.root)
+        return [name for name in names if name.startswith(VOIDS) or _file_number(name) is not None]
 
     def opened(self, key: TopicPartition, topic_id: bytes, log_end: int) -> None:
         """The log has what was known of it, durably. What it hasn't, since it didn't fit, must not fit later either.
@@ -369,9 +389,8 @@ class Journal:
         self._to(JournalState.MAKING)
         paths = [f"{self.root}/{JOURNAL}{self._files + number}" for number in range(2)]
         self._files += 2
-        self._env.loop.run_blocking(partial(_make, self._env.disk, paths, self._file_bytes)).on_done(
-            partial(self._made, paths)
-        )
+        make = partial(_make, self._env.disk, self.root, paths, self._file_bytes)
+        self._env.loop.run_blocking(make).on_done(partial(self._made, paths))
 
     def _made(self, paths: list[str], done: Promise[list[FixedFile]]) -> None:
         if self._state is not JournalState.MAKING:  # the broker stops
@@ -381,9 +400,11 @@ class Journal:
             self._to(JournalState.READY)
             return
         self._to(JournalState.RESTING)
-        self._report(
-            f"{self.root}: making a journal failed: {done.error}; it is tried again, logs are synced meanwhile"
-        )
+        if not self._told:
+            self._told = True
+            self._report(
+                f"{self.root}: making a journal failed: {done.error}; it is tried again, logs are synced meanwhile"
+            )
         for path in paths:
             self._remove(path)
         self._env.loop.call_later(AGAIN_S, self._end_rest)
@@ -472,5 +493,15 @@ def _counts(mark: JournalMark) -> bool:
     return mark.generation == mark.log.ends.generation
 
 
-def _make(disk: Disk, paths: list[str], size: int) -> list[FixedFile]:
+def _file_number(name: str) -> int | None:
+    """The number in the name of one of its files; None for another's."""
+    number = name.removeprefix(JOURNAL)
+    return int(number) if name.startswith(JOURNAL) and number.isascii() and number.isdigit() else None
+
+
+def _make(disk: Disk, root: str, paths: list[str], size: int) -> list[FixedFile]:
+    """Where as much room stays for records: they need it more."""
+    free, needed = disk.free_bytes(root), 2 * size * len(paths)
+    if free < needed:
+        raise OSError(ENOSPC, f"{free:,} bytes are free, and {needed:,} should be")
     return [disk.make_fixed(path, size) for path in paths]

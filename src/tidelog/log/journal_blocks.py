@@ -66,6 +66,14 @@ class Entry(NamedTuple):
         return self.topic, self.partition
 
 
+class Block(NamedTuple):
+    """A block that is whole: `end` is where the next one begins."""
+
+    number: int
+    end: int
+    entries: list[Entry]
+
+
 def entry_bytes(topic: str, size: int) -> int:
     """What batches of so many bytes take in a block, at most."""
     return _TOPIC.size + 4 * len(topic) + _ENTRY.size + size
@@ -94,23 +102,43 @@ def encode_block(number: int, pieces: list[Piece]) -> bytes:
     return block.ljust(block_bytes(len(contents)), b"\0")
 
 
-def read_blocks(file: ReadableFile) -> Iterator[list[Entry]]:
-    """The entries of each block from the beginning of the file on, up to the first that isn't whole, or is older."""
-    size, at, last = file.size(), 0, -1
-    while at + _BLOCK.size <= size:
-        head = file.read(at, _BLOCK.size)
-        if len(head) < _BLOCK.size:
-            return
-        magic, checksum, number, length, topics, entries = _BLOCK.unpack(head)
-        end = at + _BLOCK.size + length
-        if magic != BLOCK_MAGIC or end > size or number <= last:
-            return
-        body = file.read(at + _BLOCK.size, length)
-        if len(body) < length or crc32c(body, crc32c(head[_CHECKED_FROM:])) != checksum:
-            return
-        yield _entries(file.path, number, at + _BLOCK.size, body, topics, entries)
-        last = number
-        at += block_bytes(length)
+def read_blocks(file: ReadableFile) -> Iterator[Block]:
+    """Those from the beginning of the file on, up to the first that isn't whole, or is older."""
+    at, last = 0, -1
+    while (block := _read_block(file, at, last)) is not None:
+        yield block
+        at, last = block.end, block.number
+
+
+def damage_at(file: ReadableFile, at: int, last: int) -> str | None:
+    """Why what is at `at`, where sound blocks end, can't be what a power loss leaves; None where it can.
+
+    One block is written at a time, so behind a torn one nothing is newer than `last`, the newest block before it.
+    """
+    size, head = file.size(), file.read(at, _BLOCK.size)
+    if len(head) == _BLOCK.size:
+        magic, _, number, length, _, _ = _BLOCK.unpack(head)
+        if magic == BLOCK_MAGIC and number > last and at + _BLOCK.size + length > size:
+            return "a block goes on behind the end of the file"
+    for behind in range(at + ALIGNMENT, size, ALIGNMENT):
+        if _read_block(file, behind, last) is not None:
+            return "a block is damaged, and sound ones are behind it"
+    return None
+
+
+def _read_block(file: ReadableFile, at: int, last: int) -> Block | None:
+    """The one at this place, if it is whole and newer than block `last`."""
+    head = file.read(at, _BLOCK.size)
+    if len(head) < _BLOCK.size:
+        return None
+    magic, checksum, number, length, topics, entries = _BLOCK.unpack(head)
+    if magic != BLOCK_MAGIC or number <= last or at + _BLOCK.size + length > file.size():
+        return None
+    body = file.read(at + _BLOCK.size, length)
+    if len(body) < length or crc32c(body, crc32c(head[_CHECKED_FROM:])) != checksum:
+        return None
+    found = _entries(file.path, number, at + _BLOCK.size, body, topics, entries)
+    return Block(number, at + block_bytes(length), found)
 
 
 def _entries(path: str, number: int, at: int, body: bytes, topics: int, count: int) -> list[Entry]:

@@ -58,6 +58,7 @@ class Opening:
         self.reports: list[str] = []
         self.leftovers: list[tuple[str, int]] = []
         self.cut: Cut | None = None
+        self.restored = 0
         self.seconds = 0.0
         self.begun = self.deleted = False
         self.asker: object = None
@@ -90,6 +91,12 @@ class Opening:
         """So much went off the end of the log, from `offset` on."""
         before = self.cut or Cut(place, offset, 0, 0)
         self.cut = Cut(place, min(before.offset, offset), before.bytes + size, before.records + records)
+
+    def note_restored(self, records: int) -> None:
+        """So many came back from the journal, behind that."""
+        self.restored += records
+        if self.cut is not None:
+            self.cut = self.cut._replace(restored=self.restored)
 
     def clean_end(self, folder: PartitionFolder) -> int:
         return self.log_folder.clean_end

@@ -22,16 +22,19 @@ _logger = logging.getLogger("tidelog.log")
 
 
 class Cut(NamedTuple):
-    """What recovery took off the end of a log. `records`: in whole batches behind the first bad one."""
+    """What recovery took off the end of a log. `records`: in whole batches behind the first bad one; `restored`: those
+    that came back from the journal in its place."""
 
     place: str
     offset: int
     bytes: int
     records: int
+    restored: int = 0
 
     def __str__(self) -> str:
         whole = f" with {self.records:,} whole records" if self.records else ""
-        return f"{self.place}, {self.bytes:,} bytes{whole} from offset {self.offset:,} on"
+        back = f", where {_counted(self.restored, 'record')} came back from the journal" if self.restored else ""
+        return f"{self.place}, {self.bytes:,} bytes{whole} from offset {self.offset:,} on{back}"
 
 
 class Recoveries:
@@ -44,6 +47,7 @@ class Recoveries:
         self.done = False
         self.seconds = 0.0
         self.cuts: list[Cut] = []
+        self.restored: dict[TopicPartition, int] = {}
         self._checked: set[TopicPartition] = set()
         self._told = 0
 
@@ -56,6 +60,11 @@ class Recoveries:
     def cut_bytes(self) -> int:
         return sum(cut.bytes for cut in self.cuts)
 
+    @property
+    def restored_records(self) -> int:
+        """How many came back from the journal."""
+        return sum(self.restored.values())
+
     def begin(self, unopened: int, *, clean: bool) -> None:
         """So many logs are on disk."""
         self.unopened, self.clean = unopened, clean
@@ -65,6 +74,8 @@ class Recoveries:
         if not opening.log_folder.clean:
             self._checked.add(opening.log_folder.key)
             self.seconds += opening.seconds
+        if opening.restored:
+            self.restored[opening.log_folder.key] = opening.restored
         if opening.cut is not None:
             self.cuts.append(opening.cut)
         for message in opening.reports:
@@ -91,8 +102,15 @@ class Recoveries:
             worst = "; ".join(map(str, self.worst()))
             most = ", most off these" if cuts > WORST else ""
             told += f", {cuts:,} of {self.checked:,} partitions cut, {self.cut_bytes:,} bytes in all{most}: {worst}"
+        if self.restored:
+            records, partitions = _counted(self.restored_records, "record"), _partitions(len(self.restored))
+            told += f"; {records} of {partitions} came back from the journal"
         return f"{told}; {_partitions(offline)} offline, `tidelog status` says why" if offline else told
 
 
 def _partitions(count: int) -> str:
-    return f"{count:,} partition{'' if count == 1 else 's'}"
+    return _counted(count, "partition")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

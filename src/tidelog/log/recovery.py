@@ -90,6 +90,10 @@ class RecoverySurroundings(Surroundings, Protocol):
         """So much went off the end of the log, from `offset` on."""
         ...
 
+    def note_restored(self, records: int) -> None:
+        """So many came back from the journal, behind that."""
+        ...
+
     def remove_segment(self, segment: Segment, delay_ms: int = 0) -> None:
         """Its names are free at once; its files go later."""
         ...
@@ -353,6 +357,7 @@ class Recovery:
             self._around.report(
                 f"{self._folder.place}: offsets {next_offset} to {added[-1].end - 1} came back from the journal"
             )
+            self._around.note_restored(added[-1].end - next_offset)
         return bool(added)
 
     def _read_journal(self, entry: Entry) -> bytes:

@@ -25,6 +25,8 @@ FACTS = {
     "tidelog.recovery.cut.partitions": "How many of them lost an end that was torn or never made durable.",
     "tidelog.recovery.cut.bytes": "How many bytes that was in all.",
     "tidelog.recovery.cut.worst": "Those that lost most, in words.",
+    "tidelog.recovery.journal.partitions": "How many partitions got records back from the journal.",
+    "tidelog.recovery.journal.records": "How many records that was in all.",
     "tidelog.disk.taken.bytes.per.day": "By how much the free space of each of log.dirs shrinks in a day, at the rate "
     "of the last hours; empty where that isn't known yet.",
 }
@@ -44,6 +46,8 @@ def facts(store: Store, started_ms: int, folders: Sequence[str]) -> dict[str, st
         str(len(recoveries.cuts)),
         str(recoveries.cut_bytes),
         "; ".join(map(str, recoveries.worst())),
+        str(len(recoveries.restored)),
+        str(recoveries.restored_records),
         ",".join("" if rate is None else str(rate) for rate in rates),
     )
     return dict(zip(FACTS, values, strict=True))
