@@ -10,6 +10,8 @@ from tidelog.sim.world.world import DATA, World
 RENAME_S_MAX = 1.5
 TIGHT_BYTES_MAX = 3_000_000
 DEATH_S_MAX = 1.0
+OPENING_S = 0.2
+"""By then what was met by logs that were being opened is known."""
 BAD_BYTES = (1, 512, 4096, 100_000)
 
 FAULTS: tuple[tuple[str, float], ...] = (
@@ -145,6 +147,9 @@ class Faults:
         def readable_again() -> None:
             disk.bad.clear()
             disk.failing_sends = 0
+            self._world.timeline.plan(OPENING_S, go_on)
+
+        def go_on() -> None:
             goes_on = self._random.chance(0.5)
             process = self._world.process
             if goes_on and not (process is not None and process.has_offline):  # what was just opened may be
