@@ -660,7 +660,13 @@ def test_a_history_that_once_lost_something(seed: int) -> None:
     History(seed, journal_bytes=0).go()
 
 
-@pytest.mark.parametrize("seed", range(60))
+CUT_TO_NOTHING = 915
+"""A segment is cut to nothing, the process is killed before the sync, and the power goes after the next start."""
+TORN_BETWEEN = 1734
+"""A time index is torn between two entries."""
+
+
+@pytest.mark.parametrize("seed", [*range(60), CUT_TO_NOTHING, TORN_BETWEEN])
 def test_any_history_keeps_what_was_durable(seed: int) -> None:
     History(seed).go()
 

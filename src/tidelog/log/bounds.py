@@ -57,6 +57,9 @@ LOST_BYTES = 128 * 1024 * 1024
 and at each roll."""
 UNNOTICED_BYTES = 4 * 1024 * 1024
 """Up to so much of a tail is written again in the time that a start takes anyway."""
+LOOKED_BEHIND_BYTES = 256 * 1024
+"""Behind the newest timestamp that a sealed segment's time index knows, so much is looked at for newer ones, which a
+file that was torn between two entries would lack: a few milliseconds at most."""
 SMALL_BYTES = 1 << 20
 """A file up to this size is written whole, and takes the other's name: two syncs less."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.log.bounds import LOOKED_BEHIND_BYTES
 from tidelog.log.index import BuiltIndex, OffsetIndex, SealedIndexes, TimeIndex
 from tidelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX
 from tidelog.log.scan import BadBatch, batches, locate, raw_batches, read_fields
@@ -124,7 +125,8 @@ def end_of_batches(segments: Segments, segment: Segment, offset: int) -> int:
 
 
 def fits(segments: Segments, segment: Segment, sealed: SealedIndexes) -> bool:
-    """Whether the indexes of a sealed segment are this segment's, up to its end: a look at its last batches.
+    """Whether the indexes of a sealed segment are this segment's, up to its end: a look at its last batches, and at
+    those behind the newest one that the time index knows, which mostly are the same.
 
     A kill right after it was sealed leaves a time index without its last entry, others were never made durable. Where
     the disk doesn't give these batches back, the indexes are taken as they are: they lead to all the others.
@@ -138,7 +140,14 @@ def fits(segments: Segments, segment: Segment, sealed: SealedIndexes) -> bool:
         if newest < 0:
             return True
         found = locate(file, sealed.lookup(newest_offset - 1), end, newest_offset)
-        return found is not None and read_fields(file.read(found[0], HEADER_BYTES)).max_timestamp == newest
+        if found is None or read_fields(file.read(found[0], HEADER_BYTES)).max_timestamp != newest:
+            return False
+        for pos, fields in batches(file, found[0], end, check=False):
+            if fields.max_timestamp > newest:
+                return False
+            if pos > found[0] + LOOKED_BEHIND_BYTES:
+                break
+        return True
     except BadBatch:
         return False
     except OSError as error:

@@ -236,9 +236,9 @@ class Recovery:
         disk, folder = self._around.disk, self._folder.folder
         for segment in segments.from_offset(recovery_point):
             found = segments.position(segment, recovery_point)
-            if segment.base < doubtful and lost:
+            if found is None or (segment.base < doubtful and lost):  # one that was cut to nothing must stay so
                 segments.file_of(segment).sync()
-            elif found is not None:
+            else:
                 self._write_again(segment.path, found[0])
                 self._around.files.forget(segment)
         if lost or not recovery_point:  # else it was durable before the first flush was
