@@ -53,7 +53,7 @@ format: $(READY)  ## let ruff format and mend what it can
 	@.venv/bin/ruff check --fix .
 
 sim: $(READY)  ## 100 seeds of a broker on virtual time, with failing disks
-	@$(PY) -m tidelog.sim --seeds 100
+	@$(PY) -m tidelog.sim --seeds 100 --jobs 2
 
 bench: $(READY)  ## Tidelog beside a C floor and, where it can be had, Apache Kafka
 	@$(PY) -m bench

@@ -196,6 +196,7 @@ def tidelog_on(first: Path, second: Path) -> Tidelog:
     return broker
 
 
+@pytest.mark.long
 def test_what_kafka_moved_deleted_or_made_anew_is_as_it_left_it(jars: Path, tmp_path: Path) -> None:
     """Two data folders: the journal of one still knows of partitions that Kafka took elsewhere."""
     first, second = tmp_path / "data", tmp_path / "second"
