@@ -96,6 +96,21 @@ def test_what_is_in_the_journal_comes_behind_what_the_segments_have(harness: Log
     assert found[:4] == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
 
 
+def test_each_batch_is_counted_once(harness: LogHarness, disk: CountingDisk) -> None:
+    """So that a flush comes when so many wait for it, not earlier."""
+    log = harness.log()
+    for value in (b"a", b"b"):
+        append(log, value)
+        harness.commit(log)
+    harness.loop.kill()
+    path = log.segments[0].path
+    disk.put(path, disk.read_whole(path)[: log.segments[0].size // 2])
+    harness.start()
+    log = harness.log()
+    assert values(log) == [(0, b"a"), (1, b"b")]
+    assert log.ends.batches == 2
+
+
 def test_a_second_start_finds_the_same(harness: LogHarness) -> None:
     log = harness.log()
     append(log, b"a")

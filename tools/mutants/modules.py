@@ -86,6 +86,8 @@ MODULES = (
         "log/recovery.py",
         (
             "tests/log/test_next_start.py",
+            "tests/log/test_journal.py",
+            "tests/log/test_journal_attacks.py",
             "tests/log/test_recovery.py",
             "tests/log/test_lost_checkpoints.py",
             "tests/log/test_second_look.py",
@@ -109,6 +111,7 @@ MODULES = (
         "log/log.py",
         (
             "tests/log/test_segments_that_go.py",
+            "tests/log/test_journal.py",
             "tests/log/test_append.py",
             "tests/log/test_commit.py",
             "tests/log/test_beginning.py",
