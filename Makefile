@@ -52,8 +52,9 @@ format: $(READY)  ## let ruff format and mend what it can
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
-sim: $(READY)  ## 100 seeds of a broker on virtual time, with failing disks
+sim: $(READY)  ## on virtual time, with failing disks: 100 seeds of a broker, 200 of a cluster
 	@$(PY) -m tidelog.sim --seeds 100 --jobs 2
+	@$(PY) -m tidelog.sim --scenario quorum --seeds 200 --jobs 2
 
 bench: $(READY)  ## Tidelog beside a C floor and, where it can be had, Apache Kafka
 	@$(PY) -m bench

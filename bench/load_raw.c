@@ -1,11 +1,14 @@
 /* Load of one raw request, sent again and again over many connections; one JSON object on stdout.
  *
  *   load_raw PORT REQUEST_FILE connections=N depth=N count=N seconds=S error_at=POS [offset_at=POS step=N modulo=N]
+ *   load_raw PORT REQUEST_FILE rate=PER_SECOND count=N skip=N error_at=POS partition_at=POS partitions=N
  *
  * Every connection keeps `depth` requests under way until `count` were sent or `seconds` have passed, then waits for
  * the rest. The two bytes at `error_at` of every answer (counted from its size field) are an error code and must be 0.
  * With offset_at, the 8 bytes there are a fetch offset: it goes up by `step`, modulo `modulo`, from request to request.
- * Large answers are thrown away inside the kernel (MSG_TRUNC): the client should cost as little as it can. */
+ * Large answers are thrown away inside the kernel (MSG_TRUNC): the client should cost as little as it can.
+ * With rate, one connection sends at that rate, however many answers are open; the 4 bytes at `partition_at` are the
+ * partition: each request is for the next one. The time from a send to its answer is told, of all but the first `skip`. */
 #define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>
@@ -18,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,6 +156,54 @@ static void connect_to(struct connection *c, int port) {
     watch(c, EPOLL_CTL_ADD, false);
 }
 
+static int ascending(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void print_latencies(double *took, uint64_t skip, double begin) {
+    static const char *const names[] = {"p50", "p99", "p999", "max"};
+    static const double shares[] = {.5, .99, .999, 1};
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+    uint64_t count = done - skip;
+    qsort(took + skip, count, sizeof *took, ascending);
+    printf("{");
+    for (int i = 0; i < 4; i++) {
+        uint64_t at = count * shares[i];
+        printf("\"ack_%s_us\": %.1f, ", names[i], took[skip + (at < count ? at : count - 1)] * 1e6);
+    }
+    printf("\"requests\": %lu, \"seconds\": %.4f, \"client_cpu_s\": %.3f, \"error\": %d}\n", done, now() - begin, cpu,
+           first_error);
+}
+
+/* Answers leave a connection in the order of its requests: the next one is of the oldest that is open. */
+static int at_a_rate(struct connection *c, double rate, uint64_t skip, size_t partition_at, uint32_t partitions) {
+    if (skip >= count_max || !partition_at) return fprintf(stderr, "load_raw: rate needs count > skip\n"), 2;
+    double *took = calloc(count_max, sizeof *took), begin = now();
+    while (done < count_max) {
+        double t = now(), due = begin + sent / rate;
+        if (sent < count_max && t >= due) {
+            uint32_t partition = htobe32(sent % partitions);
+            memcpy(row + partition_at, &partition, sizeof partition);
+            took[sent++] = -now();
+            if (send(c->fd, row, request_len, MSG_NOSIGNAL) != (ssize_t)request_len) fail("send");
+            continue;
+        }
+        double wait = sent < count_max ? due - t : STALL_MS / 1e3;
+        struct epoll_event event;
+        struct timespec until = {.tv_sec = wait, .tv_nsec = (wait - (long)wait) * 1e9};
+        int ready = epoll_pwait2(poller, &event, 1, &until, NULL);
+        if (ready < 0) fail("epoll_pwait2");
+        if (!ready && sent == count_max) return fprintf(stderr, "load_raw: no answer for %d ms\n", STALL_MS), 1;
+        int finished = ready ? receive(c) : 0;
+        for (t = now(); finished--;) took[done++] += t;
+    }
+    print_latencies(took, skip, begin);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "usage: load_raw PORT REQUEST_FILE connections=N depth=N count=N ...\n"), 2;
     arg_count = argc, args = argv;
@@ -164,6 +216,8 @@ int main(int argc, char **argv) {
     poller = epoll_create1(0);
     struct connection *all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) connect_to(&all[i], atoi(argv[1])), all[i].offset = step * i % modulo;
+    if (number("rate", 0))
+        return at_a_rate(all, number("rate", 0), number("skip", 0), number("partition_at", 0), number("partitions", 1));
     double begin = now();
     for (int i = 0; i < connections; i++) ask(&all[i], depth);
     for (struct epoll_event events[256]; done < sent;) {

@@ -4,6 +4,7 @@ import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bench.brokers import Broker, Topic
 from bench.process import cpu_s
@@ -22,6 +23,13 @@ class Outcome:
 
     def __getitem__(self, name: str) -> float:
         return self.report[name]
+
+
+class At(Protocol):
+    """A broker that a load in the background is told of."""
+
+    @property
+    def at(self) -> str: ...
 
 
 class Loads:
@@ -43,7 +51,7 @@ class Loads:
             raise BenchError(f"transactions on {broker.name}: {outcome.report}")
         return outcome
 
-    def start_rdkafka(self, what: str, broker: Broker, topic: Topic, **options: object) -> "subprocess.Popen[str]":
+    def start_rdkafka(self, what: str, broker: At, topic: Topic, **options: object) -> "subprocess.Popen[str]":
         """Start it in the background; `finish` it later."""
         arguments = [f"at={broker.at}", f"topic={topic.name}", *(f"{name}={value}" for name, value in options.items())]
         command = [str(self._programs.load_rdkafka), what, *arguments]
@@ -57,6 +65,7 @@ class Loads:
         path = self._work / "request"
         path.write_bytes(request.frame)
         positions = [f"error_at={request.error_at}", f"offset_at={request.offset_at}"]
+        positions.append(f"partition_at={request.partition_at}")
         arguments = [*positions, *(f"{name}={value}" for name, value in options.items())]
         outcome = self._run([str(self._programs.load_raw), str(broker.port), str(path), *arguments], broker)
         if outcome["error"]:

@@ -28,6 +28,8 @@ class RawRequest:
     """Position of the partition's error code in the answer, counted from its size field."""
     offset_at: int = 0
     """Position of the fetch offset in the request; 0: it has none."""
+    partition_at: int = 0
+    """Position of the partition in a produce request."""
 
 
 def batch_of(total_bytes: int, records: int) -> bytes:
@@ -51,9 +53,10 @@ def batch_of(total_bytes: int, records: int) -> bytes:
 
 def produce(topic: str, batch: bytes, acks: int = -1) -> RawRequest:
     name = _text(topic.encode())
-    body = b"\0" + struct.pack(">hi", acks, 30000)
-    body += b"\2" + name + b"\2" + struct.pack(">i", 0) + _varint(len(batch) + 1) + batch + b"\0" + b"\0" + b"\0"
-    return RawRequest(_frame(0, 10, body), error_at=4 + 4 + 1 + 1 + len(name) + 1 + 4)
+    before = b"\0" + struct.pack(">hi", acks, 30000) + b"\2" + name + b"\2"
+    body = before + struct.pack(">i", 0) + _varint(len(batch) + 1) + batch + b"\0" + b"\0" + b"\0"
+    error_at = 4 + 4 + 1 + 1 + len(name) + 1 + 4
+    return RawRequest(_frame(0, 10, body), error_at, partition_at=_header_bytes() + len(before))
 
 
 def fetch(topic_id: bytes, max_bytes: int) -> RawRequest:

@@ -17,6 +17,7 @@ from bench import (
     groups,
     latency,
     life,
+    metadata,
     spark,
     stalls,
     throughput,
@@ -37,6 +38,7 @@ BROKER_CASES = (
     *transactions.CASES,
     *groups.CASES,
     *stalls.CASES,
+    *metadata.CASES,
 )
 CASES = (*BROKER_CASES, *spark.CASES)
 

@@ -138,5 +138,16 @@ TARGETS = (
         )
     ),
     Target("stalls-fetch-sessions", "session_left", 1.0, at_least=True, words="session for others"),
+    Target("metadata-create", "shown_s", 2.0, words="s until every node shows them"),
+    Target("metadata-create", "idle_percent", 2.0, words="% of a core for an idle node"),
+    *(
+        target
+        for how in ("kill", "silence")
+        for target in (
+            Target(f"metadata-fence-{how}", "fenced_s", 2.0, words="s to fence it"),
+            Target(f"metadata-fence-{how}", "turn_ms", 200.0, words="CPU ms in a turn of any loop"),
+        )
+    ),
+    Target("metadata-fence-kill", "gone_s", 2.0, words="s from the kill until all others show other leaders"),
     Target("kill", "served_s", 1.0, words="s until its client is served"),
 )

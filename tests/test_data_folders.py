@@ -201,6 +201,17 @@ def test_partitions_of_a_lost_folder_that_metadata_assigns_are_not_offline() -> 
     assert sim_broker.append("tide", b"y") == 0
 
 
+def test_a_folder_for_the_metadata_alone_holds_no_partitions() -> None:
+    """It isn't registered as one of the broker's directories: the controller would know nothing of what is in it."""
+    sim_broker = SimBroker({"log.dirs": "/a,/b", "metadata.log.dir": "/m"})
+    sim_broker.make_topic("tide", partitions=6)
+    for index in range(6):
+        sim_broker.append("tide", b"x", partition=index)
+    names = {folder: sim_broker.disk.list_folder(folder) for folder in ("/a", "/b", "/m")}
+    counts = {folder: sum(name.startswith("tide-") for name in listed) for folder, listed in names.items()}
+    assert counts == {"/a": 3, "/b": 3, "/m": 0}
+
+
 class StubbornDisk(SimDisk):
     """Some folder can't be renamed."""
 

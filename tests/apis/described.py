@@ -7,6 +7,7 @@ from tidelog.apis.shared.context import Context, Services
 from tidelog.config import BrokerConfig
 from tidelog.env import Environment
 from tidelog.env.real import RealClock, RealRandom
+from tidelog.metadata.chunks import chunked
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import BrokerImage, ClusterImage, EndpointImage, PartitionImage, TopicImage
 
@@ -27,7 +28,7 @@ def broker(broker_id: int, *, fenced: bool = False, rack: str | None = None) -> 
 
 
 def topic(name: str, *partitions: PartitionImage) -> TopicImage:
-    return TopicImage(name, name.encode().ljust(16, b"."), partitions)
+    return TopicImage(name, name.encode().ljust(16, b"."), chunked(partitions))
 
 
 def image(*topics: TopicImage, brokers: tuple[BrokerImage, ...] = (), **more: Any) -> ClusterImage:
@@ -54,10 +55,12 @@ def context(
         env=Environment(RealClock(), nothing, nothing, nothing, RealRandom()),
         metadata=Follower(cluster),
         controller=nothing,
+        channel=nothing,
         producer_ids=nothing,
         replicas=nothing,
         store=cast(Any, SimpleNamespace(offline=frozenset())),
         quorum=nothing,
+        raft=nothing,
         fetch_sessions=nothing,
         deadlines=nothing,
         endpoints={},

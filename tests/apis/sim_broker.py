@@ -49,10 +49,10 @@ LIVES = count(1)
 
 
 class HeldLoop(SimLoop):
-    """A loop whose blocking work waits while `held` is a list; it is done at once otherwise. What isn't long needs no
-    second slice. `timers_set` counts timers."""
+    """A loop whose blocking work waits while `held_work` is a list; it is done at once otherwise. What isn't long needs
+    no second slice. `timers_set` counts timers."""
 
-    held: list[Callable[[], None]] | None = None
+    held_work: list[Callable[[], None]] | None = None
     timers_set = 0
 
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> SimTimer:
@@ -73,10 +73,10 @@ class HeldLoop(SimLoop):
                 settle, outcome = promise.fail, error
             settle(outcome)
 
-        if self.held is None:
+        if self.held_work is None:
             self.call_soon(begin)
         else:
-            self.held.append(begin)
+            self.held_work.append(begin)
         return promise
 
 
@@ -177,16 +177,16 @@ class SimBroker:
         self.pass_time(0.0)
 
     def hold_syncs(self) -> None:
-        self.loop.held = []
+        self.loop.held_work = []
 
     def let_first_sync(self) -> None:
         """The one that was asked for first is done; whatever is asked for then is held, too."""
-        assert self.loop.held, "no sync is held"
-        self.loop.held.pop(0)()
+        assert self.loop.held_work, "no sync is held"
+        self.loop.held_work.pop(0)()
         self.settle()
 
     def let_sync(self) -> None:
-        held, self.loop.held = self.loop.held or [], None
+        held, self.loop.held_work = self.loop.held_work or [], None
         for begin in held:
             begin()
         self.settle()

@@ -1,5 +1,7 @@
 """DeleteRecords of what was just written: it waits until that is durable, or hears why it won't be."""
 
+import errno
+
 import pytest
 
 from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
@@ -46,10 +48,10 @@ def test_what_was_acknowledged_can_be_deleted(broker: SimBroker, offset: int) ->
 
 
 def test_what_is_shown_already_is_deleted_at_once(broker: SimBroker) -> None:
-    before = len(broker.loop.held or ())
+    before = len(broker.loop.held_work or ())
     asked = delete(broker, 1)
     broker.settle()
-    assert len(broker.loop.held or ()) > before, "the new start is being saved"
+    assert len(broker.loop.held_work or ()) > before, "the new start is being saved"
     broker.let_sync()
     assert told(asked) == (0, 1)
 
@@ -83,8 +85,8 @@ def test_a_topic_that_is_deleted_meanwhile_is_unknown(broker: SimBroker) -> None
     broker.settle()
     gone = broker.send(ApiKey.DELETE_TOPICS, 3, {"topic_names": ["tide"], "timeout_ms": 1000})
     broker.settle()
-    assert broker.loop.held
-    broker.loop.held.pop()()  # the metadata log's; the topic's own hangs
+    assert broker.loop.held_work
+    broker.loop.held_work.pop()()  # the metadata log's; the topic's own hangs
     broker.settle()
     assert gone.response.responses[0].error_code == 0
     assert told(asked) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -94,3 +96,23 @@ def test_where_others_have_a_say_the_high_watermark_answers(broker: SimBroker) -
     partition = broker.partition("tide")
     partition.follow_image(partition.image._replace(replicas=(1, 2)))
     assert told(delete(broker, 2)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+def test_a_start_that_cannot_be_written_down_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a log that was begun just now, where the page cache counts: that it was is written down first, at once."""
+    broker = SimBroker()
+    broker.make_topic("tide", configs={"tidelog.durability": "os"})
+    write(broker, 0, acks=-1)
+    write_whole = broker.disk.write_whole
+
+    def refuse_once(*args: object) -> None:
+        monkeypatch.setattr(broker.disk, "write_whole", write_whole)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(broker.disk, "write_whole", refuse_once)
+    asked = delete(broker, 1)
+    broker.settle()
+    assert told(asked) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    asked = delete(broker, 1)
+    broker.settle()
+    assert told(asked) == (0, 1)

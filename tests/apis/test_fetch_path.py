@@ -166,7 +166,7 @@ def no_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
         assert key != ApiKey.FETCH, "it took the general way"
         return apis.handler(key)
 
-    monkeypatch.setattr("tidelog.server.dispatch.handler", handler)
+    monkeypatch.setattr("tidelog.apis.shared.api.handler", handler)
 
 
 def test_the_usual_request_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:

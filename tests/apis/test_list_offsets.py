@@ -221,8 +221,8 @@ def test_those_who_wait_for_an_end_hear_that_the_topic_is_deleted(broker: SimBro
     waiting = asked_of(broker, LATEST)
     broker.send(ApiKey.DELETE_TOPICS, 3, {"topic_names": ["tide"], "timeout_ms": 1000})
     broker.settle()
-    assert broker.loop.held
-    broker.loop.held.pop()()  # the metadata log's; the topic's own hangs
+    assert broker.loop.held_work
+    broker.loop.held_work.pop()()  # the metadata log's; the topic's own hangs
     broker.settle()
     assert told(waiting)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -44,6 +44,13 @@ def test_a_topic_is_told_with_leaders_epochs_and_replicas() -> None:
     assert (headless.error_code, headless.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
 
+def test_leader_that_is_fenced_is_none() -> None:
+    """The only replica of a partition keeps its leadership while its broker is away."""
+    away = image(topic("alone", LEADER), brokers=(broker(1, fenced=True), broker(2)))
+    led = ask("alone", cluster=away).topics[0].partitions[0]
+    assert (led.error_code, led.leader_id, led.leader_epoch) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, 4)
+
+
 def test_version_0_leaves_out_replicas_that_are_not_there() -> None:
     led = ask("tides", version=0).topics[0].partitions[0]
     assert (led.error_code, led.replica_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1])

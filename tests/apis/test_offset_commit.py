@@ -47,8 +47,8 @@ def test_many_commits_share_one_sync() -> None:
     port.hold_syncs()
     asked = [port.send(ApiKey.OFFSET_COMMIT, 8, commit_fields(group, {0: 9})) for group in groups]
     port.settle()
-    assert port.loop.held is not None
-    assert len(port.loop.held) == 1
+    assert port.loop.held_work is not None
+    assert len(port.loop.held_work) == 1
     port.let_sync()
     port.settle()
     assert all(one.done for one in asked)

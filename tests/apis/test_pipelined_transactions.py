@@ -126,7 +126,7 @@ def test_acknowledgements_are_not_waited_for(sim_broker: SimBroker) -> None:
         pipe.produce(txn, (0, sequence))
     sim_broker.pass_time(0.1)
     assert in_log_end(sim_broker) == 0
-    held, sim_broker.loop.held = sim_broker.loop.held or [], []
+    held, sim_broker.loop.held_work = sim_broker.loop.held_work or [], []
     for begin in held:  # of the coordinator's log; what comes next is held again
         begin()
     sim_broker.pass_time(0.1)

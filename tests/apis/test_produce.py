@@ -59,7 +59,7 @@ def test_acks_all_is_not_answered_by_a_sync_that_began_before_the_write(broker: 
     first = produce(broker)
     broker.settle()
     second = produce(broker)
-    held, broker.loop.held = broker.loop.held, []
+    held, broker.loop.held_work = broker.loop.held_work, []
     for begin in held or ():
         begin()
     broker.settle()

@@ -157,7 +157,7 @@ def test_the_usual_request_takes_the_fast_path(topic: str, monkeypatch: pytest.M
     broker = SimBroker()
     broker.make_topic(topic)
     no_handler = Mock(side_effect=AssertionError("it took the general way"))
-    monkeypatch.setattr("tidelog.server.dispatch.handler", no_handler)
+    monkeypatch.setattr("tidelog.apis.shared.api.handler", no_handler)
     for acks, version in ((-1, 9), (1, 10), (0, 12)):
         asked = broker.send(ApiKey.PRODUCE, version, produce_fields(topic, batch(), acks=acks))
         broker.settle()

@@ -6,7 +6,6 @@ import pytest
 
 from tests.apis.described import context, image, topic
 from tidelog.apis import (
-    SERVED,
     api_versions,
     describe_acls,
     describe_client_quotas,
@@ -15,6 +14,7 @@ from tidelog.apis import (
     list_config_resources,
     push_telemetry,
 )
+from tidelog.apis.listeners import ListenerKind, served_on
 from tidelog.apis.shared.context import Context
 from tidelog.env.slices import whole
 from tidelog.wire.errors import ErrorCode
@@ -39,7 +39,7 @@ def versions(version: int, software: str = "librdkafka", of: str = "2.16.0") -> 
 
 def test_every_api_that_is_served_is_told_and_produce_from_version_0() -> None:
     told = {one.api_key: (one.min_version, one.max_version) for one in versions(0).api_keys}
-    assert set(told) == set(SERVED) - {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert set(told) == served_on(ListenerKind.BROKER) - {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     assert told[0] == (0, 13)
     assert told[18] == (0, 4)
 

@@ -65,7 +65,7 @@ def test_a_coordinator_that_dies_between_any_two_steps_finishes_after_its_load(
     sim_broker.hold_syncs()
     asked = sim_broker.send(ApiKey.END_TXN, txn.versions["end"], txn.end_fields(commit=commit))
     for _ in range(syncs):
-        held, sim_broker.loop.held = sim_broker.loop.held or [], []
+        held, sim_broker.loop.held_work = sim_broker.loop.held_work or [], []
         for begin in held:
             begin()
         sim_broker.settle()
@@ -371,7 +371,7 @@ def test_a_leader_that_goes_while_it_ends_a_transaction_leaves_the_rest_to_the_n
     sim_broker.hold_syncs()
     sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True))
     for _ in range(syncs):
-        held, sim_broker.loop.held = sim_broker.loop.held or [], []
+        held, sim_broker.loop.held_work = sim_broker.loop.held_work or [], []
         for begin in held:
             begin()
         sim_broker.settle()
@@ -416,7 +416,7 @@ def test_a_leader_that_goes_before_it_carries_out_an_end_that_was_committed_late
     assert asked[0].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     sim_broker.send(ApiKey.ADD_PARTITIONS_TO_TXN, 3, other.add_fields("accounts", 1))
     asked.append(sim_broker.send(ApiKey.END_TXN, 3, txn.end_fields(commit=True)))  # waits for what is before it
-    held, sim_broker.loop.held = sim_broker.loop.held or [], []
+    held, sim_broker.loop.held_work = sim_broker.loop.held_work or [], []
     for begin in held:
         begin()
     sim_broker.settle()

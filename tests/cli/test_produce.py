@@ -131,7 +131,7 @@ def test_who_ends_the_wait_for_answers_is_not_told_that_all_was_written(
         create_topic(broker.bootstrap, "greetings")
 
         def send_to_nobody(*args: Any, **more: Any) -> None:
-            broker.suspend()
+            broker.freeze()
             send(*args, **more)
 
         def wait_and_lose_patience(*args: Any) -> int:

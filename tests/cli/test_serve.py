@@ -88,7 +88,7 @@ def test_metadata_that_cannot_be_read_while_it_serves_ends_it_with_what_to_do(tm
 import sys
 from tidelog.cli import serve
 from tidelog.cli.serve_flags import Given
-from tidelog.raft.driver import ReplayBatch
+from tidelog.raft.replay import ReplayBatch
 
 class Following(serve.Broker):
     def start(self):

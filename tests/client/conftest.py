@@ -11,7 +11,12 @@ from tidelog.testing import Broker
 NUMBERS = count()
 
 
-SETTINGS = {"num.partitions": 2, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+SETTINGS = {
+    "num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "log.retention.ms": -1,  # records of these tests are of 1970
+}
 
 
 @pytest.fixture(scope="session")

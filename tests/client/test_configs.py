@@ -12,30 +12,30 @@ def entry(bootstrap: str, kind: Kind, name: str | None, setting: str) -> Entry:
 
 
 def test_a_setting_says_where_it_comes_from(bootstrap: str, topic: str) -> None:
-    before = entry(bootstrap, "topic", topic, "retention.ms")
+    before = entry(bootstrap, "topic", topic, "segment.ms")
     assert (before.is_default, before.documentation is None) == (True, False)
-    alter(bootstrap, "topic", topic, {"retention.ms": "5000"}, ())
-    assert (entry(bootstrap, "topic", topic, "retention.ms").value, Admin(bootstrap).topic(topic).configs) == (
+    alter(bootstrap, "topic", topic, {"segment.ms": "5000"}, ())
+    assert (entry(bootstrap, "topic", topic, "segment.ms").value, Admin(bootstrap).topic(topic).configs) == (
         "5000",
-        {"retention.ms": "5000"},
+        {"segment.ms": "5000"},
     )
-    assert entry(bootstrap, "topic", topic, "retention.ms").source == "topic"
-    alter(bootstrap, "topic", topic, {}, ["retention.ms"])
-    assert entry(bootstrap, "topic", topic, "retention.ms") == before
+    assert entry(bootstrap, "topic", topic, "segment.ms").source == "topic"
+    alter(bootstrap, "topic", topic, {}, ["segment.ms"])
+    assert entry(bootstrap, "topic", topic, "segment.ms") == before
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_is_wrong(bootstrap: str, topic: str) -> None:
-    alter(bootstrap, "topic", topic, {"retention.ms": "5000"}, (), dry_run=True)
-    assert entry(bootstrap, "topic", topic, "retention.ms").is_default
+    alter(bootstrap, "topic", topic, {"segment.ms": "5000"}, (), dry_run=True)
+    assert entry(bootstrap, "topic", topic, "segment.ms").is_default
     with pytest.raises(ClientError, match=f"topic {topic}: INVALID_CONFIG"):
-        alter(bootstrap, "topic", topic, {"retention.ms": "soon"}, (), dry_run=True)
+        alter(bootstrap, "topic", topic, {"segment.ms": "soon"}, (), dry_run=True)
 
 
 def test_where_one_is_wrong_none_is_changed(bootstrap: str, topic: str) -> None:
     for wrong in ({"segment.bytes": "x"}, {"retention.mss": "1"}):
         with pytest.raises(ClientError):
-            alter(bootstrap, "topic", topic, {"retention.ms": "5000", **wrong}, ())
-    assert entry(bootstrap, "topic", topic, "retention.ms").is_default
+            alter(bootstrap, "topic", topic, {"segment.ms": "5000", **wrong}, ())
+    assert entry(bootstrap, "topic", topic, "segment.ms").is_default
 
 
 def test_a_misspelt_name_is_told_with_the_one_that_is_meant(bootstrap: str, topic: str) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tidelog.client.cluster import client_errors
 from tidelog.client.connect import knock, settings
 from tidelog.client.errors import ClientError, accepts, from_kafka, nobody_answers
+from tidelog.rpc.errors import Unsupported
 
 
 @pytest.fixture
@@ -51,3 +53,11 @@ def test_an_error_of_the_broker_says_what_was_tried_and_what_to_do(nobody: str) 
 def test_settings_are_librdkafkas_with_dots(nobody: str) -> None:
     made = settings(nobody, fetch_wait_max_ms=100)
     assert (made["bootstrap.servers"], made["fetch.wait.max.ms"]) == (nobody, 100)
+
+
+def test_a_controller_that_is_asked_as_if_it_were_a_broker_is_told_from_one() -> None:
+    told = from_kafka(KafkaError(KafkaError._UNSUPPORTED_FEATURE), "localhost:9093", "write records")
+    assert "the listener of a controller" in (told.hint or "")
+    with pytest.raises(ClientError) as unsupported, client_errors("localhost:9093", "look"):
+        raise Unsupported("METADATA: the broker at localhost:9093 does not serve it")
+    assert "the listener of a controller" in (unsupported.value.hint or "")

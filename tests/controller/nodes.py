@@ -66,7 +66,7 @@ class Node:
         identities, new = folders.open_folders(self.env, [DATA], 1, None)
         if new:
             bootstrap = [encode_record(record, 0) for record in default_bootstrap()]
-            folders.format_metadata(self.env, DATA, identities[0], bootstrap, endpoint)
+            folders.format_metadata(self.env, DATA, bootstrap, folders.alone(identities[0], endpoint))
             folders.format_folder(self.env, DATA, identities[0])
         self.identity = identities[0]
         self.store = Store(self.env, [DATA], self.config)

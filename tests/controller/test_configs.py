@@ -1,21 +1,32 @@
 """AlterConfigs and IncrementalAlterConfigs: which records they become, and what is refused with which words."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.metadata.images import broker, image_of
 from tidelog.config import BrokerConfig
-from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange, alter_configs
+from tidelog.controller.configs import Change, Operation, Outcome, ResourceChange, alter_configs, check_own_id
 from tidelog.env.slices import whole
+from tidelog.metadata.chunks import Chunked
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, TopicImage
 from tidelog.metadata.versions import ELR_VERSION
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
 
 BROKER = BrokerConfig.parse({})
-TIDES = TopicImage("tides", b"t" * 16, ())
+TIDES = TopicImage("tides", b"t" * 16, Chunked())
 OK = Outcome()
 
 
 def image(configs: dict[tuple[int, str], dict[str, str]] | None = None, elr: int = 0) -> ClusterImage:
-    return ClusterImage(
-        topics={"tides": TIDES}, topics_by_id={TIDES.id: TIDES}, configs=configs or {}, features={ELR_VERSION: elr}
+    return replace(
+        image_of(broker(1), broker(2)),
+        topics={"tides": TIDES},
+        topics_by_id={TIDES.id: TIDES},
+        configs=configs or {},
+        features={ELR_VERSION: elr},
     )
 
 
@@ -37,8 +48,8 @@ def topic_record(name: str, value: str | None) -> ConfigRecord:
 
 def alter(
     *resources: ResourceChange, at: ClusterImage | None = None, validate_only: bool = False
-) -> tuple[list[object], list[Outcome]]:
-    return whole(alter_configs(at or image(), resources, broker=BROKER, node_id=1, validate_only=validate_only))
+) -> tuple[Sequence[object], list[Outcome]]:
+    return whole(alter_configs(at or image(), resources, broker=BROKER, validate_only=validate_only))
 
 
 def outcome(resource: ResourceChange, at: ClusterImage | None = None) -> tuple[ErrorCode, str | None]:
@@ -173,12 +184,24 @@ def test_what_a_broker_can_not_change_while_it_runs_is_refused() -> None:
         "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
     )
     assert outcome(on_broker(put("log.retention.ms", "0")))[0] is ErrorCode.INVALID_REQUEST
-    assert outcome(on_broker(put("log.retention.ms", "5"), name="2")) == (
-        ErrorCode.INVALID_REQUEST,
-        "Unexpected broker id, expected 1, but received 2",
-    )
     assert outcome(on_broker(put("log.retention.ms", "5"), name="one"))[0] is ErrorCode.INVALID_REQUEST
     assert outcome(ResourceChange(5, "x", ())) == (ErrorCode.INVALID_REQUEST, "Unknown resource type 5")
+
+
+def test_controller_changes_any_brokers_settings_and_a_broker_its_own() -> None:
+    record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="2", name="log.retention.ms", value="5")
+    assert alter(on_broker(put("log.retention.ms", "5"), name="2")) == ([record], [OK])
+    check_own_id("2", 2)
+    for name in ("1", "two"):
+        with pytest.raises(KafkaError) as raised:
+            check_own_id(name, 2)
+        assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_broker_that_nobody_knows_has_no_settings() -> None:
+    for replaces in (False, True):
+        unknown = on_broker(put("log.retention.ms", "5"), name="77", replaces=replaces)
+        assert outcome(unknown)[0] is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 def test_a_name_that_no_broker_knows_is_kept() -> None:

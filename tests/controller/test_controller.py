@@ -12,15 +12,15 @@ from tidelog.controller import record_log
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import MetadataError
 from tidelog.metadata.image import ClusterImage
-from tidelog.raft.driver import ReplayBatch
 from tidelog.raft.events import NO_LEADER
 from tidelog.raft.folder import FolderError
+from tidelog.raft.replay import ReplayBatch
 from tidelog.raft.settings import RaftSettings
-from tidelog.raft.snapshot import SnapshotId, read_snapshot
+from tidelog.raft.snapshot import SnapshotContents, SnapshotId, read_snapshot
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord
-from tidelog.wire.records.control import decode_control
+from tidelog.wire.records.control import SnapshotHeaderRecord, decode_control
 from tidelog.wire.records.metadata import Record, decode_record, encode_record
 from tidelog.wire.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 
@@ -465,6 +465,28 @@ def test_committed_record_that_cannot_be_understood_while_serving_ends_the_node(
     assert "start the version that wrote it, or restore the folder from a backup" in said.getMessage()
     node.controller.lead(3)
     assert node.controller.submit(lambda image, now_ms: ([], None)).error.code is ErrorCode.NOT_CONTROLLER
+    assert node.image is before
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (UNKNOWN, "a metadata record has type 127"),
+        (encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99)), "metadata.version at level 99"),
+    ],
+)
+def test_checkpoint_of_the_leader_that_cannot_be_understood_ends_the_node(
+    world: World, value: bytes, told: str
+) -> None:
+    """It comes to a node that serves, from a leader of a newer version."""
+    node = world.start()
+    node.raft.resign()
+    before = node.image
+    contents = SnapshotContents(SnapshotHeaderRecord(last_contained_log_timestamp=0), [], [value])
+    node.controller.load_snapshot(contents, SnapshotId(1000, 7))
+    with pytest.raises(MetadataError, match=told):
+        node.controller.ended.result()
+    node.controller.replay([ReplayBatch(1000, 7, 0, [encode_record(setting(1))])])
     assert node.image is before
 
 

@@ -1,5 +1,7 @@
 """Placement, elections, features, producer ids, reassignments, and what a new leader writes first."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.metadata.images import TOPIC_ID, broker, features, image_of, partition, topic
@@ -45,9 +47,9 @@ def a_broker(id: int, rack: str | None = None, *, fenced: bool = False) -> Broke
 
 def test_leaders_go_round_the_brokers() -> None:
     brokers = {id: a_broker(id) for id in (1, 2, 3)}
-    assert Placement(brokers).place(0, 4, 2, 0) == [(1, 2), (2, 3), (3, 1), (1, 2)]
-    assert Placement(brokers).place(4, 1, 2, 0) == [(2, 3)], "more partitions go on where the others ended"
-    assert Placement(brokers).place(0, 1, 2, 5) == [(3, 1)]
+    assert Placement(brokers).place(0, 4, 2, 0) == [(1, 2), (2, 3), (3, 1), (1, 3)]
+    assert Placement(brokers).place(4, 1, 2, 0) == [(2, 1)], "more partitions go on where the others ended"
+    assert Placement(brokers).place(0, 1, 2, 5) == [(3, 2)]
 
 
 def test_replicas_land_in_different_racks() -> None:
@@ -72,7 +74,7 @@ def test_impossible_placement(brokers: list[BrokerImage], factor: int) -> None:
 
 def elect(
     *partitions: tuple[str, int], kind: int = 0, leader: int = 1
-) -> tuple[list[object], list[ReplicaElectionResult]]:
+) -> tuple[Sequence[object], list[ReplicaElectionResult]]:
     image = image_of(
         broker(), broker(2), TopicRecord(name="t", topic_id=TOPIC_ID), partition(0, replicas=(1, 2), leader=leader)
     )
@@ -122,12 +124,12 @@ def test_preferred_leader_that_is_away_is_not_available() -> None:
 
 def update(
     name: str, level: int, kind: int = 1, version: int = 1, *, validate_only: bool = False
-) -> tuple[list[object], int]:
+) -> tuple[Sequence[object], int]:
     request = UpdateFeaturesRequest(
         feature_updates=[FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)],
         validate_only=validate_only,
     )
-    records, response = whole(update_features(image_of(), request, 1, version))
+    records, response = whole(update_features(image_of(), request, 1, version, DEFAULTS))
     return records, response.error_code
 
 
@@ -165,13 +167,17 @@ def test_same_level_again_is_no_error() -> None:
 
 def test_results_for_each_feature_up_to_version_one() -> None:
     request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)])
-    assert [r.feature for r in whole(update_features(image_of(), request, 1, 1))[1].results] == ["group.version"]
-    assert whole(update_features(image_of(), request, 1, 2))[1].results == []
+    assert [r.feature for r in whole(update_features(image_of(), request, 1, 1, DEFAULTS))[1].results] == [
+        "group.version"
+    ]
+    assert whole(update_features(image_of(), request, 1, 2, DEFAULTS))[1].results == []
 
 
 def test_version_zero_says_otherwise_what_a_downgrade_is() -> None:
     down = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
-    records, response = whole(update_features(image_of(), UpdateFeaturesRequest(feature_updates=[down]), 1, 0))
+    records, response = whole(
+        update_features(image_of(), UpdateFeaturesRequest(feature_updates=[down]), 1, 0, DEFAULTS)
+    )
     assert (records, response.error_code) == ([FeatureLevelRecord(name="group.version", feature_level=0)], 0)
 
 
@@ -232,3 +238,20 @@ def test_transaction_left_open_is_aborted() -> None:
         [AbortTransactionRecord(reason="Controller failover")],
         None,
     )
+
+
+def test_eligible_leader_replicas_come_with_one_min_isr_for_all_brokers() -> None:
+    def own(name: str, value: str | None) -> ConfigRecord:
+        return ConfigRecord(resource_type=4, resource_name=name, name="min.insync.replicas", value=value)
+
+    off = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0)
+    on = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+    update = FeatureUpdateKey(feature=on.name, max_version_level=1, upgrade_type=1)
+    request = UpdateFeaturesRequest(feature_updates=[update])
+    defaults = Defaults(min_insync_replicas=2)
+    image = image_of(off, own("7", "3"))
+    assert whole(update_features(image, request, 1, 1, defaults))[0] == [own("", "2"), own("7", None), on]
+    image = image_of(off, own("", "3"))
+    assert whole(update_features(image, request, 1, 1, defaults))[0] == [on]
+    checked = UpdateFeaturesRequest(feature_updates=[update], validate_only=True)
+    assert whole(update_features(image_of(off), checked, 1, 1, defaults))[0] == []

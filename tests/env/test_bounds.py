@@ -19,3 +19,7 @@ def test_several_that_were_woken_have_their_share_in_one_turn() -> None:
     assert bounds.WOKEN_S < bounds.SLICE_S, "what was waited for is short, or else it is long work as any other"
     assert 10 * bounds.WOKEN_S <= bounds.WOKEN_S_A_TURN
     assert max(bounds.WOKEN_S_A_TURN, bounds.DRIVEN_S_A_TURN) < bounds.TURN_S
+
+
+def test_names_that_nobody_answers_for_leave_threads_to_the_group_commit() -> None:
+    assert bounds.LOOKUPS_AT_ONCE + 8 + 3 < bounds.THREADS_MAX

@@ -124,3 +124,13 @@ def test_what_is_written_over_keeps_what_is_around_it(tmp_path: Path) -> None:
     disk.write_at(path, 5, b"123")
     file.append(b"end")
     assert disk.read_whole(path) == b"abXYe123end"
+
+
+def test_a_sync_that_was_begun_leaves_the_file_as_it_is(disk, tmp_path):
+    file = disk.open(str(tmp_path / "a"), create=True)
+    file.append(b"high")
+    file.start_sync()
+    file.append(b" water")
+    file.start_sync()
+    file.sync()
+    assert file.read(0, 100) == b"high water"

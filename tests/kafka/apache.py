@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kafka.jars import kafka_jars
+from tests.kafka.toolbox import JVM, QUIET, toolbox
 from tests.served import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 TOOL_TIMEOUT_S = 60.0
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-
-# A small heap and the quick compiler: these JVMs live for seconds and share two cores with the test.
-JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -182,12 +180,13 @@ def tool(
 ) -> "subprocess.CompletedProcess[str]":
     """Run one of Kafka's command-line tools to its end; what it said comes back, whatever its exit code.
 
-    A class without a package is one of `org.apache.kafka.tools`: `tool("TopicCommand", "--list", ...)`.
+    A class without a package is one of `org.apache.kafka.tools`: `tool("TopicCommand", "--list", ...)`. All run in one
+    JVM, one after the other, or in one each where this Java has no compiler.
     """
     if "." not in main_class:
         main_class = f"org.apache.kafka.tools.{main_class}"
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    command = ["java", *JVM, quiet, "-cp", f"{kafka_jars()}/*", main_class, *args]
-    return subprocess.run(
-        command, input=input if input is not None else "", capture_output=True, text=True, timeout=timeout_s
-    )
+    box = toolbox()
+    if box is not None:
+        return box.run(main_class, *args, input=input or "", timeout_s=timeout_s)
+    command = ["java", *JVM, QUIET, "-cp", f"{kafka_jars()}/*", main_class, *args]
+    return subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout_s)

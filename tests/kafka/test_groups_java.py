@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.apache import JVM
+from tests.kafka.toolbox import JVM
 from tests.served import Tidelog
 from tests.stories.groups.band import QUICK_GROUPS, Band
 from tests.stories.groups.diary import Options

@@ -6,9 +6,10 @@ import os
 import pytest
 from tests.log.harness import NOW_MS, CountingDisk, LogHarness, append, values
 
-from tidelog.log.bounds import SYNC_EACH_MAX
+from tidelog.log.bounds import SYNC_EACH_MAX, SYNCS_TOGETHER_MAX
 from tidelog.log.flush import Saving
 from tidelog.log.log import Log
+from tidelog.log.names import METADATA_TOPIC
 from tidelog.sim.world.disk import SimDisk
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -91,6 +92,25 @@ def test_a_log_does_not_wait_for_the_sync_of_another_but_for_its_own(sim: LogHar
     assert sim.loop.blocking == 2, "one sync each, and none for what came meanwhile"
     sim.run(lambda: commit.idle)
     assert told.ends == told_too.ends == [1, 2, 3]
+
+
+def test_nobody_is_forgotten_where_new_files_take_the_last_sync_that_may_run(sim: LogHarness) -> None:
+    commit = sim.store.commit
+    logs = [listened(sim, n)[0] for n in range(SYNCS_TOGETHER_MAX)]
+    for log in logs:
+        append(log, b"a")
+        sim.commit(log)
+    new = listened(sim, SYNCS_TOGETHER_MAX)[0]
+    for log in logs[:-1]:
+        append(log, b"b")
+        commit.request(log)
+        sim.settle(0)
+    assert sim.loop.blocking == SYNCS_TOGETHER_MAX - 1
+    for log in (new, logs[-1]):  # its files' names are synced by a sync of their own
+        append(log, b"b")
+        commit.request(log)
+    sim.run(lambda: commit.idle)
+    assert [log.durable_end for log in (*logs, new)] == [2] * len(logs) + [1]
 
 
 def test_nothing_runs_beside_a_sync_of_everything(sim: LogHarness) -> None:
@@ -353,3 +373,63 @@ def test_a_full_disk_is_told_of_once_although_flushes_find_no_room_either(
     assert log.recovery_point == 0
     assert [record.getMessage() for record in caplog.records if "free some space" in record.getMessage()]
     assert "its recovery point stays" not in caplog.text
+
+
+# -- the metadata log's own lane
+
+
+def metadata_log(harness: LogHarness) -> Log:
+    log = harness.log(METADATA_TOPIC)
+    append(log, b"a")
+    harness.commit(log)
+    return log
+
+
+def test_the_metadata_log_is_synced_however_many_syncs_are_under_way(sim: LogHarness) -> None:
+    commit = sim.store.commit
+    metadata = metadata_log(sim)
+    logs = [listened(sim, n)[0] for n in range(SYNCS_TOGETHER_MAX)]
+    for log in logs:
+        append(log, b"a")
+        sim.commit(log)
+    for log in logs:
+        append(log, b"b")
+        commit.request(log)
+        sim.settle(0)
+    assert sim.loop.blocking == SYNCS_TOGETHER_MAX
+    append(metadata, b"b")
+    commit.request(metadata)
+    sim.settle(0)
+    assert commit.syncs(metadata)
+    assert sim.loop.blocking == SYNCS_TOGETHER_MAX + 1
+
+
+def test_the_metadata_log_passes_a_sync_of_everything_that_waits_and_only_once(sim: LogHarness) -> None:
+    commit = sim.store.commit
+    metadata = metadata_log(sim)
+    logs = [listened(sim, n)[0] for n in range(SYNC_EACH_MAX + 2)]
+    for log in logs:
+        append(log, b"a")
+        sim.commit(log)
+    append(logs[0], b"b")
+    commit.request(logs[0])
+    sim.run(lambda: commit.syncs(logs[0]))
+    for log in logs[1:]:
+        append(log, b"b")
+        commit.request(log)
+    turns: list[str] = []
+
+    def write_on() -> bool:
+        """The metadata is written without a pause."""
+        if commit.syncs(logs[1]):
+            turns.append("everything")  # the metadata too, where it waits
+        elif commit.syncs(metadata):
+            turns.append("metadata")
+        if metadata.durable_end == metadata.log_end:
+            append(metadata, b"x")
+            commit.request(metadata)
+        return all(log.durable_end == log.log_end for log in logs)
+
+    sim.run(write_on)
+    assert list(dict.fromkeys(turns)) == ["metadata", "everything"]
+    assert turns == sorted(turns, reverse=True), "once each"

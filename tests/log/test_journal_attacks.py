@@ -140,6 +140,7 @@ def test_a_topic_that_is_deleted_after_its_log_could_not_be_opened_needs_no_jour
     log = harness.log()
     append(log, b"a")
     harness.commit(log)
+    append(log, b"not in the journal")
     harness.kill()
     disk.failing_syncs = 1
     assert harness.log().offline is not None

@@ -376,6 +376,21 @@ def test_the_metadata_log_is_never_put_aside(harness: LogHarness) -> None:
     assert [value for _, value in values(harness.log("__cluster_metadata"))] == [b"the cluster"]
 
 
+@pytest.mark.parametrize("torn", [0, 7])
+def test_what_another_controller_wrote_behind_a_clean_stop_is_checked_and_kept(harness: LogHarness, torn: int) -> None:
+    """Apache Kafka's controllers write the metadata log, but neither checkpoints nor marks of a clean stop."""
+    log = harness.log("__cluster_metadata")
+    log.lead(EPOCH)
+    fill(log, 8)
+    harness.stop()
+    write_offsets(harness.disk, f"{harness.root}/{RECOVERY_POINT}", {("__cluster_metadata", 0): 5})
+    harness.disk.open(f"{harness.root}/__cluster_metadata-0/{FIRST}").append(b"torn..."[:torn])
+    harness.start()
+    log = harness.log("__cluster_metadata")
+    assert [value for _, value in values(log)] == [b"%d" % n for n in range(8)]
+    assert (log.log_end, log.durable_end) == (8, 8)
+
+
 def test_a_mark_of_a_clean_stop_that_cannot_be_read_is_none(harness: LogHarness) -> None:
     fill(harness.log(), 5)
     harness.stop()

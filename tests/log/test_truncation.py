@@ -397,3 +397,21 @@ def test_a_log_that_is_closed_says_so_and_one_that_failed_before_why(sim: LogHar
             append(each, b"y")
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.offline, failed.offline) == ("the log is closed", "its disk is gone")
+
+
+def test_a_log_that_starts_anew_further_on_is_served_when_the_power_goes_right_then(sim: LogHarness) -> None:
+    """All segments go, durably, and the one that keeps the new place isn't durable yet: a checkpoint has all of it."""
+    for partition in range(8):
+        log = sim.log("tide", partition)
+        for _ in range(22):
+            append(log, b"x")
+        sim.commit(log)
+        sim.flush(log)
+        log.truncate_fully_and_start_at(60, sim.now_ms())
+        sim.power_loss()
+        log = sim.log("tide", partition)
+        assert log.offline is None
+        assert (log.log_start, log.log_end) in ((0, 0), (60, 60))
+        log.truncate_fully_and_start_at(60, sim.now_ms())
+        assert append(log, b"y") == 60
+        sim.commit(log)

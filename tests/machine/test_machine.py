@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tidelog.env.promise import Promise
-from tidelog.env.slices import Steps, settled
+from tidelog.env.slices import Steps, settled, whole
 from tidelog.machine import machine as machine_module
 from tidelog.machine.decision import Decision
 from tidelog.machine.machine import Machine, Position
@@ -184,7 +184,7 @@ def test_end_of_leadership_fails_who_waits_and_forgets_what_is_not_committed(wor
 def test_what_others_decided_is_replayed() -> None:
     world = World()
     world.machine.load((5,))
-    world.machine.replay([6, 7], Position(3, 1, 0))
+    whole(world.machine.follow((5, 6, 7), [6, 7], 3))
     assert world.machine.committed == world.machine.newest == (5, 6, 7)
     assert world.published == [((5, 6, 7), [6, 7])]
 
@@ -357,10 +357,40 @@ class Subscriber:
         self.machine.check_invariants()
 
 
-def test_what_others_decided_is_published_whole_however_many_steps_that_takes() -> None:
+def test_what_others_decided_is_published_in_steps() -> None:
     subscriber = Subscriber()
-    subscriber.machine.replay([6, 7], Position(1, 1, 0))
+    gate = Promise[None]()
+    subscriber.gates = [gate]
+    steps = subscriber.machine.follow((6, 7), [6, 7], 1)
+    next(steps)
+    assert (subscriber.machine.committed, subscriber.told) == ((6, 7), [])
+    gate.resolve(None)
+    whole(steps)
     assert subscriber.told == [[6, 7]]
+
+
+def test_what_others_decided_and_nobody_could_follow_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    subscriber = Subscriber()
+    subscriber.error = ValueError("can't follow")
+    whole(subscriber.machine.follow((6, 7), [6, 7], 1))
+    assert "the change up to offset 1 is committed, but not followed" in caplog.text
+
+
+def test_what_is_committed_when_leadership_ends_stays_though_a_long_publication_was_before_it() -> None:
+    """It was decided here: nobody replays it to this machine, so it would never be seen."""
+    subscriber = Subscriber()
+    subscriber.machine.lead(1)
+    gate = Promise[None]()
+    subscriber.gates = [gate]
+    answers = [subscriber.add(1), subscriber.add(2), subscriber.add(3)]
+    subscriber.machine.commit(2)
+    subscriber.gates = []
+    subscriber.machine.unload()
+    assert subscriber.machine.committed == subscriber.machine.newest == (1, 2)
+    assert subscriber.told == [[2]]
+    assert [answer.error.code for answer in answers] == [ErrorCode.NOT_COORDINATOR] * 3
+    subscriber.open(gate)
+    assert subscriber.told == [[2], [1]], "with a follower, the earlier one is ended first"
 
 
 def test_a_change_that_nobody_could_follow_is_answered_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,7 @@
 """Folding records into an image."""
 
+import tracemalloc
+
 import pytest
 
 from tests.metadata.images import DIRECTORY, TOPIC_ID, broker, image_of, partition, topic
@@ -48,7 +50,7 @@ def after(image: ClusterImage, *records: Record) -> ClusterImage:
 def test_topic_with_its_partitions() -> None:
     image = image_of(broker(), *topic(partitions=2))
     assert image.topics["t"] is image.topics_by_id[TOPIC_ID]
-    assert image.topics["t"].partitions == (PartitionImage((1,), (1,), 1, 0, 0, (DIRECTORY,)),) * 2
+    assert list(image.topics["t"].partitions) == [PartitionImage((1,), (1,), 1, 0, 0, (DIRECTORY,))] * 2
     assert image.partition("t", 1) is image.partition("t", 0), "equal partitions are one object"
     assert image.partition("t", 2) is None
     assert image.partition("u", 0) is None
@@ -154,9 +156,10 @@ def test_cleared_elr() -> None:
         for id in (TOPIC_ID, b"another topic id")
     ]
     image = after(image, *leaderless, ClearElrRecord(topic_name="t"))
-    assert [image.partition(name, 0).elr for name in "tu"] == [(), (1,)]
+    assert [image.topics[name].partitions[0].elr for name in "tu"] == [(), (1,)]
     image = after(image, ClearElrRecord(topic_name=""))
-    assert [image.partition(name, 0).last_known_elr for name in "tu"] == [(), ()]
+    assert [image.topics[name].partitions[0].last_known_elr for name in "tu"] == [(), ()]
+    assert [image.topics[name].partitions[0].partition_epoch for name in "tu"] == [2, 2], "one more each, and only once"
 
 
 @pytest.mark.parametrize(
@@ -246,3 +249,33 @@ def test_builder_loads_many_partitions_into_few_objects() -> None:
         builder.apply(record)
     image = builder.build(1, 1, 1)
     assert len({id(p) for p in image.topics["t"].partitions}) == 1
+
+
+@pytest.mark.parametrize("partitions", [100, 10_000])
+def test_one_change_costs_what_one_partition_costs(partitions: int) -> None:
+    """In memory, and so in time: what is copied is allocated."""
+    image = image_of(broker(), broker(2), *topic(partitions=partitions, replicas=(1, 2)))
+    change = PartitionChangeRecord(partition_id=partitions // 2, topic_id=TOPIC_ID, leader=2, isr=[2])
+    tracemalloc.start()
+    try:
+        new = fold(image, [change], image.offset + 1, 1, 1)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert allocated < 10_000
+    assert list(new.topics["t"].partitions.differing(image.topics["t"].partitions)) == [partitions // 2]
+    assert new.broker_replicas is image.broker_replicas, "who has a replica of what is as before"
+    new.check_invariants()
+
+
+def test_shape_of_topics_stays_while_only_leaders_change() -> None:
+    """What follows topics, as groups do, looks at them when there is something to see."""
+    image = image_of(broker(), broker(2), *topic(partitions=2, replicas=(1, 2)))
+    led = after(image, PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=2, isr=[2]))
+    assert led.topics is not image.topics
+    assert led.topics_shape is image.topics_shape
+    moved = PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, replicas=[2, 1], directories=[])
+    for change in ([moved], topic("u", b"another topic id"), [partition(2)], [RemoveTopicRecord(topic_id=TOPIC_ID)]):
+        assert after(led, *change).topics_shape is not led.topics_shape
+    undone = after(led, BeginTransactionRecord(name="x"), partition(2), AbortTransactionRecord(reason="test"))
+    assert undone.topics_shape is led.topics_shape

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from tests.log.harness import ROOT, LogHarness
 from tidelog.raft.checkpointer import SnapshotSource
-from tidelog.raft.driver import RaftDriver, ReplayBatch
+from tidelog.raft.driver import RaftDriver
 from tidelog.raft.events import Effect
+from tidelog.raft.replay import ReplayBatch
 from tidelog.raft.settings import RaftSettings
 from tidelog.raft.snapshot import SnapshotContents, SnapshotId, encode_snapshot, write_snapshot
 from tidelog.raft.store_log import METADATA_CONFIG, METADATA_TOPIC, StoreLog

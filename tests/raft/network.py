@@ -22,6 +22,7 @@ from tidelog.raft.events import (
     Effect,
     ElectionState,
     Event,
+    FindLeader,
     Follow,
     Lead,
     LeaderEnded,
@@ -208,7 +209,7 @@ class Network:
                     self.committed = seen
             case Follow(leader_id, epoch):
                 replica.following = leader_id, epoch
-            case StopLeading():
+            case StopLeading() | FindLeader():
                 pass
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
@@ -278,7 +279,7 @@ class Network:
         offset = fetch.end.offset
         entries: tuple[Entry, ...] = ()
         diverging: LogEnd | None = None
-        match answer_fetch(quorum, replica, None, None, fetch):
+        match answer_fetch(quorum, replica, (), fetch):
             case Served():
                 entries = tuple(replica.log[offset : offset + (3 if self.chaos else 100)])
                 self.deliver(id, ReplicaFetched(fetch.replica, offset))

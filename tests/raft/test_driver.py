@@ -3,10 +3,12 @@
 import pytest
 
 from tests.log.harness import LogHarness
-from tests.raft.drivers import FOLDER, TWO, VOTERS, DrivenReplica, format_with_voters
+from tests.raft.drivers import FOLDER, THREE, TWO, VOTERS, DrivenReplica, format_with_voters
 from tidelog.raft.checkpointer import SnapshotSource
 from tidelog.raft.control import control_batch, data_batch, leader_change, voters_record
+from tidelog.raft.election_file import read_election
 from tidelog.raft.events import (
+    AnnounceEnd,
     AskVotes,
     CommitHeard,
     LeaderHeard,
@@ -14,12 +16,14 @@ from tidelog.raft.events import (
     ReplicaFetched,
     Resigned,
     VoteAnswered,
+    VoteRequested,
 )
 from tidelog.raft.quorum import Role
 from tidelog.raft.snapshot import SnapshotId, read_snapshot
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 from tidelog.sim.world.disk import SimDisk
 from tidelog.sim.world.random import SimRandom
+from tidelog.wire.errors import KafkaError
 from tidelog.wire.records.control import KRaftVersionRecord
 
 FOUR = VoterSet((*VOTERS.voters, Voter(ReplicaKey(4, bytes([4]) * 16))))
@@ -80,6 +84,40 @@ def test_who_cannot_write_its_log_asks_nobody(replica: DrivenReplica) -> None:
     assert replica.sent[before:] == []
 
 
+def fill_up(replica: DrivenReplica) -> SimDisk:
+    disk = replica.harness.disk
+    assert isinstance(disk, SimDisk)
+    disk.capacity = disk.used_bytes()
+    return disk
+
+
+def test_leader_whose_disk_is_full_lets_another_one_lead(replica: DrivenReplica) -> None:
+    """Else nothing could be changed in the cluster, though the others have room."""
+    elect(replica)
+    fill_up(replica)
+    with pytest.raises(KafkaError, match="No space left"):
+        replica.driver.append([b"x"], 1, 0)
+    assert replica.driver.leads, "whoever decides is in the midst of it"
+    replica.harness.run(lambda: replica.listener.ended == [1], seconds=0.1)
+    assert replica.driver.offline is None
+    assert AnnounceEnd(1, (2, 3), (TWO, THREE)) in replica.sent
+
+
+def test_whoever_is_elected_on_a_full_disk_does_not_stay_a_leader_that_opens_no_epoch(replica: DrivenReplica) -> None:
+    asked = replica.run_until_sent()
+    assert isinstance(asked, AskVotes)
+    replica.driver.handle(VoteAnswered(2, 0, granted=True, pre_vote=True))
+    disk = fill_up(replica)
+    disk.capacity = disk.used_bytes() + 200  # for `quorum-state`, and not for what opens an epoch
+    replica.driver.handle(VoteAnswered(2, 1, granted=True))
+    assert replica.driver.log_end == 0
+    replica.harness.run(lambda: replica.driver.quorum.role is not Role.LEADER, seconds=1.0)
+    assert AnnounceEnd(1, (2, 3), (TWO, THREE)) in replica.sent
+    disk.capacity = None
+    replica.driver.handle(LeaderHeard(2, 2))
+    assert replica.driver.follows
+
+
 def follow(replica: DrivenReplica) -> None:
     """Replica 2 leads epoch 3, and wrote two batches."""
     replica.driver.handle(LeaderHeard(2, 3))
@@ -138,3 +176,32 @@ def test_log_knows_where_its_epochs_end(replica: DrivenReplica) -> None:
     replica.driver.take(control_batch([leader_change(3, VOTERS, [3, 1])], 3, 6, 5))
     ends = [replica.log.end_of_epoch(epoch) for epoch in (0, 2, 3, 5, 6, 9)]
     assert ends == [LogEnd(0, 0), LogEnd(0, 0), LogEnd(3, 3), LogEnd(3, 3), LogEnd(6, 4), LogEnd(6, 4)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_remembered_outlives_the_power_in_a_folder_that_the_start_made(seed: int) -> None:
+    """A node that joins has no folder of the metadata log yet, and nothing else makes its name durable."""
+    disk = SimDisk(SimRandom(seed))
+    DrivenReplica(LogHarness(disk)).driver.handle(LeaderHeard(2, 5))
+    disk.crash()
+    remembered = read_election(disk, FOLDER)
+    assert remembered is not None
+    assert remembered.epoch == 5
+
+
+def test_vote_that_cannot_be_remembered_is_not_given(harness: LogHarness, replica: DrivenReplica) -> None:
+    """Nor is it given afterwards, when there is room again: what is remembered is what was before."""
+    moved: list[str | None] = []
+    replica.driver.watch(lambda: moved.append(replica.driver.offline))
+    disk = replica.harness.disk
+    assert isinstance(disk, SimDisk)
+    disk.capacity = disk.used_bytes()
+    asked = VoteRequested(TWO, 1, LogEnd(), pre_vote=False)
+    with pytest.raises(KafkaError):
+        replica.driver.answer_vote(asked)
+    assert moved == [replica.driver.offline], "whoever runs it is told"
+    disk.capacity = None
+    with pytest.raises(KafkaError):
+        replica.driver.answer_vote(asked)
+    assert replica.driver.stopped
+    assert read_election(disk, FOLDER) is None

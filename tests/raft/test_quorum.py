@@ -14,6 +14,7 @@ from tidelog.raft.events import (
     Effect,
     ElectionState,
     Event,
+    FindLeader,
     Follow,
     Lead,
     LeaderEnded,
@@ -307,12 +308,12 @@ def test_log_of_the_files_epoch_leaves_the_vote_as_it_is() -> None:
     ]
 
 
-def test_who_is_no_voter_waits_for_a_leader_and_asks_nobody() -> None:
+def test_who_is_no_voter_asks_around_for_a_leader_and_for_no_vote() -> None:
     q = quorum(ReplicaKey(4, b"directory-of-4th"), ONE, TWO, THREE)
-    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION)]
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION), FindLeader(0)]
     assert q.role is Role.UNATTACHED
     handle(q, LeaderHeard(2, 4))
-    assert handle(q, TimedOut()) == [SetTimer(TimerKind.FETCH)]
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.FETCH), FindLeader(4)]
     assert q.leader_id == 2
 
 

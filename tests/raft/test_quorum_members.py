@@ -12,6 +12,7 @@ from tidelog.raft.events import (
     Commit,
     CommitHeard,
     ElectionState,
+    FindLeader,
     Follow,
     LeaderEnded,
     LeaderHeard,
@@ -211,9 +212,9 @@ def test_leader_that_is_no_voter_any_more_counts_the_others_only() -> None:
     handle(q, Appended(LogEnd(1, 9)), MadeDurable(9), VotersChanged(voters(TWO, THREE)))
     assert handle(q, ReplicaFetched(TWO, 9)) == []  # one of two
     assert StopLeading(1) in handle(q, TimedOut())
-    assert handle(q, TimedOut()) == [Remember(ElectionState(2)), SetTimer(TimerKind.ELECTION)]
+    assert handle(q, TimedOut()) == [Remember(ElectionState(2)), SetTimer(TimerKind.ELECTION), FindLeader(2)]
     assert (q.role, q.leader_id) == (Role.UNATTACHED, NO_LEADER)
-    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION)]
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.ELECTION), FindLeader(2)]
 
 
 def test_leader_that_is_no_voter_any_more_leads_on_while_the_voters_fetch() -> None:
@@ -249,3 +250,40 @@ def test_vote_of_who_is_no_voter_any_more_does_not_count() -> None:
     handle(q, VotersChanged(voters(ONE, THREE, FOUR, ReplicaKey(5))))
     assert handle(q, VoteAnswered(3, 0, granted=True, pre_vote=True)) == []
     assert handle(q, VoteAnswered(4, 0, granted=True, pre_vote=True))[0] == Remember(ElectionState(1, voted=ONE))
+
+
+# ---- removed, and perhaps the only one who knows ----
+
+
+def test_who_was_removed_stands_while_that_is_not_known_to_be_committed_and_counts_the_others_only() -> None:
+    """Or nobody would lead: who remains lacks the record, and isn't voted for by who has it."""
+    q = quorum(ONE, ONE, TWO, election=ElectionState(3))
+    handle(q, Appended(LogEnd(3, 9)), VotersChanged(voters(TWO), before=voters(ONE, TWO), offset=8))
+    assert handle(q, TimedOut())[-1] == AskVotes(3, LogEnd(3, 9), pre_vote=True, voter_ids=(2,))
+    handle(q, VoteAnswered(2, 3, granted=True, pre_vote=True))
+    handle(q, VoteAnswered(2, 4, granted=True))
+    assert q.role is Role.LEADER
+
+
+def test_who_was_removed_stands_no_longer_once_that_is_committed() -> None:
+    q = quorum(ONE, ONE, TWO)
+    handle(q, LeaderHeard(2, 3), Appended(LogEnd(3, 9)), VotersChanged(voters(TWO), before=voters(ONE, TWO), offset=8))
+    handle(q, CommitHeard(3, 9))
+    assert handle(q, TimedOut()) == [SetTimer(TimerKind.FETCH), FindLeader(3)]
+
+
+def test_observer_whose_leader_fell_silent_grants_pre_votes() -> None:
+    """It may be a voter by now, as the log of who asks has it."""
+    q = quorum(TWO, ONE)
+    handle(q, LeaderHeard(1, 4), CommitHeard(4, 0))
+    asked = VoteRequested(ONE, 4, LogEnd(), pre_vote=True)
+    assert not next(effect.granted for effect in handle(q, asked) if isinstance(effect, AnswerVote))
+    handle(q, TimedOut())
+    assert next(effect.granted for effect in handle(q, asked) if isinstance(effect, AnswerVote))
+
+
+def test_pre_vote_of_who_takes_this_replica_for_the_leader_that_it_was_counts() -> None:
+    q = quorum(ONE, ONE, TWO, election=ElectionState(4, voted=ONE))  # it led, resigned, stood again, and restarted
+    handle(q, TimedOut())
+    asked = handle(q, VoteAnswered(2, 4, granted=True, pre_vote=True, leader_id=1))
+    assert asked[-1] == AskVotes(5, LogEnd(), pre_vote=False, voter_ids=(2,))

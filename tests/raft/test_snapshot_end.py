@@ -36,8 +36,8 @@ def test_who_installed_a_checkpoint_has_no_vote_for_an_older_log(
     format_with_voters(harness, SnapshotId(100, 5))
     replica = DrivenReplica(harness)
     assert replica.driver.epoch == 5
-    replica.driver.handle(VoteRequested(TWO, 7, candidate_end))
-    assert replica.sent == [AnswerVote(TWO, 7, granted=granted, pre_vote=False, leader_id=NO_LEADER)]
+    answer = replica.driver.answer_vote(VoteRequested(TWO, 7, candidate_end))
+    assert answer == AnswerVote(TWO, 7, granted=granted, pre_vote=False, leader_id=NO_LEADER)
 
 
 def test_log_behind_a_checkpoint_ends_in_its_epoch_also_after_a_restart(harness: LogHarness) -> None:

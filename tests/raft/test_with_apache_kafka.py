@@ -20,7 +20,7 @@ from tidelog.controller.topics import create_partitions, create_topics, delete_t
 from tidelog.env.promise import Promise
 from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
-from tidelog.env.slices import Steps
+from tidelog.env.slices import Steps, whole
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.metadata.image import ClusterImage, EndpointImage
@@ -55,7 +55,7 @@ class Node:
         self.identity = identities[0]
         if new:
             bootstrap = [encode_record(record, 0) for record in default_bootstrap()]
-            folders.format_metadata(self.env, str(folder), self.identity, bootstrap, endpoint)
+            folders.format_metadata(self.env, str(folder), bootstrap, folders.alone(self.identity, endpoint))
             folders.format_folder(self.env, str(folder), self.identity)
         self.store = Store(self.env, [str(folder)], self.config)
         self.store.start()
@@ -90,8 +90,8 @@ class Node:
             features=dict(SUPPORTED),
             log_dirs=(self.identity.directory_id,),
         )
-        epoch = self.submit(lambda image, now_ms: brokers.register(image, registration, "", Defaults()))
-        self.submit(lambda image, now_ms: brokers.unfence(image, 1, epoch, Defaults()))
+        epoch = self.submit(lambda image, now_ms: whole(brokers.register(image, registration, "", Defaults())))
+        self.submit(lambda image, now_ms: whole(brokers.unfence(image, 1, epoch, Defaults())))
         topics = [
             CreatableTopic(
                 name="ours",

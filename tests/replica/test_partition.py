@@ -56,7 +56,7 @@ def test_a_sync_covers_only_what_was_written_when_it_began(broker: SimBroker) ->
     produce(broker)
     broker.settle()
     produce(broker)
-    held, broker.loop.held = broker.loop.held, []
+    held, broker.loop.held_work = broker.loop.held_work, []
     for begin in held or ():
         begin()
     assert partition.high_watermark == 1

@@ -23,3 +23,11 @@ def test_an_answer_comes_before_it_is_given_up() -> None:
     assert bounds.WAIT_MS < bounds.LATE_S * 1000 < bounds.TIMEOUT_MS
     assert bounds.WAIT_MS <= MAX_WAIT_MS
     assert OPEN_WAIT_S * 1000 + HIGH_WATERMARK_WAIT_MS_MAX <= bounds.TIMEOUT_MS, "what a broker waits for at most"
+
+
+def test_a_peer_answers_with_whatever_a_broker_may_send_and_comes_back_soon() -> None:
+    assert bounds.FETCH_BYTES_MAX <= bounds.PEER_ANSWER_BYTES_MAX
+    assert bounds.PEER_READ_BYTES <= bounds.PEER_UNSENT_BYTES <= bounds.PEER_ANSWER_BYTES_MAX
+    assert bounds.PEER_BACKOFF_S < bounds.PEER_BACKOFF_S_MAX < bounds.PEER_SETUP_S
+    longest_ms = 1000 * bounds.PEER_BACKOFF_S_MAX * 1.2
+    assert longest_ms < BrokerConfig.parse({}).controller_quorum_fetch_timeout_ms, "a voter that is back is soon asked"

@@ -159,6 +159,9 @@ class History:
         assert not self.waiting, "it waits once"
         self.waiting.append(connection)
 
+    def broken(self, connection: Connection) -> None:
+        assert self.end is None
+
     def closed(self, connection: Connection, reason: str | None) -> None:
         assert self.end is None
         self.end = reason or "peer"
@@ -185,6 +188,9 @@ class History:
             return request
         request.done = True
         return request.answer()
+
+    def begin_ahead(self, buffer: memoryview, start: int, end: int) -> None:
+        """Whatever begins then changes nothing for the connection."""
 
     def dispatch_alike(self, buffer: memoryview, start: int, end: int, most: int):
         """Some that are appended, and answered now or later: where there are two at least, and sometimes."""

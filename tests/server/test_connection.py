@@ -49,8 +49,10 @@ class Host:
         self.seen: list[bytes] = []
         self.late: dict[bytes, Late] = {}
         self.waiting: list[Connection] = []
+        self.ahead: list[bytes] = []
         self.reason: str | None = None
         self.gone = False
+        self.was_broken = False
 
     def dispatch(self, connection, buffer, start, end):
         payload = bytes(buffer[start:end])
@@ -64,6 +66,9 @@ class Host:
     def dispatch_alike(self, buffer, start, end, most):
         """Any history of a connection has them: test_any_connection.py."""
 
+    def begin_ahead(self, buffer, start, end) -> None:
+        self.ahead.append(bytes(buffer[start:end]))
+
     def may_handle(self) -> bool:
         return not self.busy
 
@@ -72,6 +77,10 @@ class Host:
 
     def wait_for_buffers(self, connection) -> None:
         self.waiting.append(connection)
+
+    def broken(self, connection) -> None:
+        assert not self.gone
+        self.was_broken = True
 
     def closed(self, connection, reason) -> None:
         self.reason, self.gone = reason, True
@@ -404,6 +413,18 @@ def test_a_request_above_the_limit_is_refused_behind_one_of_its_kind_too(pair):
     pair.send(small + large)
     assert pair.answers() == [b"a", b"a"]
     assert "claims 1003 bytes" in pair.host.reason
+
+
+def test_what_takes_long_before_those_behind_a_late_one_are_handled_may_begin(pair):
+    """The host is shown what waits, and none of it is handled before its turn."""
+    behind = framed(b"ahead:b" + bytes(100)) + framed(b"ahead:c" + bytes(100))
+    pair.send(framed(b"late:a") + behind)
+    assert pair.host.ahead == [behind]
+    assert pair.host.seen == [b"late:a"]
+    pair.host.late[b"a"].slot.complete(framed(b"a!"))
+    pair.turn()
+    assert [seen[:7] for seen in pair.host.seen] == [b"late:a", b"ahead:b", b"ahead:c"]
+    assert pair.host.ahead == [behind]
 
 
 def test_a_claimed_length_allocates_nothing_to_speak_of(pair):

@@ -1,8 +1,16 @@
 """How a connection ends: what was answered before, who notices that the peer has gone, what waits for memory."""
 
+import socket
+import struct
+from types import SimpleNamespace
+
 import pytest
 
 from tests.server.test_connection import Pair, framed
+from tidelog.config import BrokerConfig
+from tidelog.env.real import real_environment
+from tidelog.env.real_loop import RealLoop
+from tidelog.server.server import Server
 from tidelog.wire.errors import MalformedError
 
 
@@ -142,3 +150,59 @@ def test_a_frame_above_the_limit_is_refused_behind_one_that_is_handled_together_
     pair.turn()
     assert together == []
     assert pair.host.reason == "a frame claims 256 bytes, 200 is the most (socket.request.max.bytes)"
+
+
+@pytest.mark.parametrize("how", ["in order", "while it waits", "half a frame"])
+def test_connection_that_the_peer_ends_is_broken(pair, how):
+    if how == "while it waits":
+        pair.send(framed(b"late:a"))
+    elif how == "half a frame":
+        pair.send(framed(b"now:a")[:3])
+    pair.client.close()
+    pair.turn()
+    pair.connection.look_for_peer()
+    assert (pair.host.gone, pair.host.was_broken) == (True, True)
+
+
+def test_answer_that_the_peer_does_not_take_any_more_breaks_the_connection(pair):
+    pair.send(framed(b"late:a"))
+    pair.client.close()
+    pair.complete(b"a", b"a!")
+    assert (pair.host.gone, pair.host.was_broken) == (True, True)
+
+
+def test_connection_that_we_close_is_not_broken(pair):
+    refuse(pair, b"bad", MalformedError("bad was sent"))
+    pair.client.send(framed(b"now:bad"))
+    pair.turn()
+    assert (pair.host.gone, pair.host.was_broken) == (True, False)
+
+
+def test_server_tells_which_connections_the_other_side_ended():
+    loop = RealLoop()
+    env = real_environment(loop)
+    broken: list[int] = []
+    config = BrokerConfig.parse({"log.dirs": "/nowhere"})
+    dispatch = SimpleNamespace(handle=None, handle_alike=None, begin_ahead=None)
+    server = Server(SimpleNamespace(env=env, config=config), dispatch, broken.append)
+    listener = server.listen("CONTROLLER", "127.0.0.1", 0)
+    server.start()
+    clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
+
+    def until(count: int) -> None:
+        while server.connections != count:
+            loop.run_once(wait=True)
+
+    until(3)
+    clients[1].close()
+    until(2)
+    assert broken == [2]
+    clients[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # so that closing resets it
+    clients[0].close()
+    until(1)
+    assert broken == [2, 1]
+    server.stop_accepting()
+    server.close()
+    assert broken == [2, 1], "the last one was closed here"
+    clients[2].close()
+    loop.close()

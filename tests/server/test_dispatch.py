@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tests.raw import build, request_class
-from tidelog.apis import SERVED
+from tidelog.apis.listeners import ListenerKind, served_on
 from tidelog.env.promise import Promise
 from tidelog.wire.codec import encoder
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -45,7 +45,7 @@ def test_an_api_that_is_not_served_closes_the_connection_and_says_which(broker: 
     assert f"API key {key} (version 0) is not served" in (asked.closed or "")
 
 
-@pytest.mark.parametrize("key", sorted(set(SERVED) - {ApiKey.API_VERSIONS}))
+@pytest.mark.parametrize("key", sorted(served_on(ListenerKind.BROKER) - {ApiKey.API_VERSIONS}))
 def test_a_version_outside_of_the_range_closes_the_connection_and_says_the_range(broker: SimBroker, key: int) -> None:
     allowed = RANGES[key]
     for version in (allowed.min - 1, allowed.max + 1, -1):
@@ -95,7 +95,7 @@ def test_tags_in_the_header_are_passed_over(broker: SimBroker) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from(sorted(SERVED)).flatmap(
+    st.sampled_from(sorted(served_on(ListenerKind.BROKER))).flatmap(
         lambda key: st.tuples(st.just(key), st.integers(RANGES[key].min, RANGES[key].max))
     ),
     st.binary(max_size=60),
@@ -119,7 +119,7 @@ HandledBy = Callable[[Any], None]
 @pytest.fixture
 def handled_by(monkeypatch: pytest.MonkeyPatch) -> HandledBy:
     """From now on APIs are handled by a function of the test."""
-    return lambda handle: monkeypatch.setattr("tidelog.server.dispatch.handler", lambda key: handle)
+    return lambda handle: monkeypatch.setattr("tidelog.apis.shared.api.handler", lambda key: handle)
 
 
 def failing(error: Exception) -> Any:

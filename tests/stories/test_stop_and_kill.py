@@ -61,9 +61,9 @@ def test_a_broker_that_stands_still_for_a_while_loses_and_doubles_nothing(tidelo
     watcher = Watcher(tidelog.bootstrap, "numbers", PARTITIONS).start()
     for pause_s in (0.2, 1.5):
         wait_for(more_acknowledged(sender, 300), "300 acknowledgements")
-        tidelog.suspend()
+        tidelog.freeze()
         time.sleep(pause_s)  # the pause itself: nobody is waited for
-        tidelog.resume()
+        tidelog.thaw()
     wait_for(more_acknowledged(sender, 300), "300 acknowledgements")
     sender.finish()
     watcher.finish()

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what the broker serves, in which versions, and the features of the cluster.
+"""ApiVersions (key 18): what is served on the listener that was asked, in which versions, and the cluster's features.
 
 Asked first on every connection, in a version that the broker may not know: then the answer is in version 0 with
 UNSUPPORTED_VERSION and the versions of ApiVersions itself (KIP-511), so that the client can ask again. Produce is told
@@ -13,7 +13,7 @@ v4 tells supported features that start at level 0 too; older clients can't read 
 import re
 from typing import TYPE_CHECKING
 
-from tidelog.apis import SERVED
+from tidelog.apis.listeners import kind_of, served_on
 from tidelog.metadata.versions import KRAFT_VERSION, SUPPORTED
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import RANGES, ApiKey
@@ -40,11 +40,12 @@ def handle(context: "Context", request: ApiVersionsRequest) -> ApiVersionsRespon
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.services.metadata.image
+    kind = kind_of(context.listener, context.services.config)
     finalized = dict(image.features)
     if context.services.quorum.kraft_version > 0:
         finalized[KRAFT_VERSION] = context.services.quorum.kraft_version
     return ApiVersionsResponse(
-        api_keys=[_advertised(key) for key in sorted(SERVED) if key not in NOT_TOLD],
+        api_keys=[_advertised(key) for key in sorted(served_on(kind)) if key not in NOT_TOLD],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED.items()

@@ -7,6 +7,7 @@ comes when the topics can be used. v5 tells the settings that the topics have, v
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.apis.describe_configs import FROM_TOPIC, topic_entries
@@ -40,7 +41,7 @@ def handle(
 ) -> Steps[CreateTopicsResponse | Promise[CreateTopicsResponse]]:
     if len(request.topics) > CHANGES_MAX:
         return (yield from _too_many(request))
-    return make_topics(context.services, request, described=context.version >= FIRST_WITH_SETTINGS)
+    return _make_here(context.services, request, described=context.version >= FIRST_WITH_SETTINGS)
 
 
 def _too_many(request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
@@ -56,10 +57,15 @@ def _too_many(request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     return CreateTopicsResponse(topics=results)
 
 
-def make_topics(
-    services: Services, request: CreateTopicsRequest, *, described: bool = False
-) -> Promise[CreateTopicsResponse]:
-    """Also for topics that are made because someone asked for them in another way. `described`: with their settings."""
+def make_topics(services: Services, request: CreateTopicsRequest) -> Promise[CreateTopicsResponse]:
+    """Topics that are made because someone asked for them in another way, wherever the active controller is."""
+    if not services.channel.is_here:
+        return services.channel.ask(request, request.timeout_ms).then(partial(_made_elsewhere, request))
+    return _make_here(services, request, described=False)
+
+
+def _make_here(services: Services, request: CreateTopicsRequest, *, described: bool) -> Promise[CreateTopicsResponse]:
+    """NOT_CONTROLLER where another node decides. `described`: with their settings."""
     config = services.config
     describe = Description(config) if described else None
 
@@ -86,12 +92,22 @@ def make_topics(
             image, request, services.env.random.uuid, defaults_of(config), complete_configs, describe_configs
         ),
         request.timeout_ms,
-        lambda error: CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-                for topic in request.topics
-            ]
-        ),
+        partial(_all_failed, request),
+    )
+
+
+def _made_elsewhere(request: CreateTopicsRequest, promise: Promise[CreateTopicsResponse]) -> CreateTopicsResponse:
+    if isinstance(promise.error, KafkaError):
+        return _all_failed(request, promise.error)
+    return promise.result()
+
+
+def _all_failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            for topic in request.topics
+        ]
     )
 
 

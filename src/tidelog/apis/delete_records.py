@@ -87,6 +87,11 @@ def _delete(context: Context, topic: str, offset: int, result: DeleteRecordsPart
         )
     durable: Promise[None] = Promise()
     result.low_watermark = log.delete_before(offset)
+    if result.low_watermark < offset:
+        result.low_watermark = NO_WATERMARK
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} can't begin at {offset}: that couldn't be written down"
+        )
     if log.config.tidelog_storage == "memory":
         durable.resolve(None)
         return durable

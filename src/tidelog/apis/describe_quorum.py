@@ -44,13 +44,12 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
             request.topics, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The quorum's leader is {quorum.leader_id}."
         )
     voters = [voter.key for voter in quorum.voters.voters]
-    ends = quorum.quorum.replica_ends
     described = ResponsePartitionData(
         leader_id=quorum.leader_id,
         leader_epoch=quorum.epoch,
-        high_watermark=quorum.high_watermark,
+        high_watermark=quorum.high_watermark if quorum.leads else UNKNOWN,
         current_voters=[_state(context, key) for key in voters],
-        observers=[_state(context, key) for key in ends if not quorum.voters.is_voter(key)],
+        observers=[_state(context, key) for key in _observers(context)],
     )
     nodes = [
         Node(
@@ -65,16 +64,28 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
     )
 
 
+def _observers(context: Context) -> list[ReplicaKey]:
+    """Those that fetched lately, and this node where it leads though it was taken out of the voters."""
+    raft, quorum = context.services.raft, context.services.quorum
+    leader = [] if quorum.voters.is_voter(quorum.local.key) else [quorum.local.key]
+    now_ms = context.services.env.clock.now_ms()
+    return sorted(leader + raft.server.progress.observers(quorum.epoch, now_ms, quorum.voters.is_voter))
+
+
 def _state(context: Context, key: ReplicaKey) -> ReplicaState:
-    quorum = context.services.quorum
-    is_leader = key.id == quorum.leader_id
-    now_ms = context.services.env.clock.now_ms() if is_leader else UNKNOWN
+    quorum, raft = context.services.quorum, context.services.raft
+    if key.id == quorum.leader_id:
+        end, fetch_ms = quorum.log_end, context.services.env.clock.now_ms()
+        caught_up_ms = fetch_ms
+    else:
+        end = next((end for other, end in quorum.quorum.replica_ends.items() if other.is_same(key)), UNKNOWN)
+        fetch_ms, caught_up_ms, _ = raft.server.progress.of(quorum.epoch, key)
     return ReplicaState(
         replica_id=key.id,
         replica_directory_id=key.directory_id if context.version >= FIRST_WITH_NODES else bytes(16),
-        log_end_offset=quorum.log_end if is_leader else quorum.quorum.replica_ends.get(key, UNKNOWN),
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
+        log_end_offset=end,
+        last_fetch_timestamp=fetch_ms,
+        last_caught_up_timestamp=caught_up_ms,
     )
 
 

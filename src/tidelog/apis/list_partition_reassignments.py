@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46): partitions whose replicas are being moved (KIP-455).
 
-No topics (null) means all. Only v0.
+No topics (null) means all. Only v0. Asked of the active controller: brokers pass it on.
 """
 
 from __future__ import annotations
@@ -18,4 +18,5 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    context.services.controller.check_active()
     return list_reassignments(context.services.metadata.image, request)

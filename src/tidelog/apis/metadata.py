@@ -227,7 +227,7 @@ def _answer(context: Context, request: MetadataRequest, names: list[str]) -> Ste
             for broker, endpoint in brokers_on(image, context.listener)
         ],
         cluster_id=context.services.cluster_id,
-        controller_id=any_alive(image),
+        controller_id=any_alive(image, context.services.node_id),
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_TOLD

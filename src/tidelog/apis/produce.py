@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,6 +29,7 @@ from tidelog.apis.shared.produce_frames import (
     NAME_LENGTH_AT,
     TAGS_BEHIND,
     find_alike,
+    keys_of,
     locate,
 )
 from tidelog.apis.shared.produce_parts import REFUSED_IN_WORDS, Outcome, in_parts, refusal_of, refused_in_parts
@@ -77,6 +79,10 @@ ADMIN_CLIENT_ID = "__admin_client"
 HINTS_FROM = 10
 ZSTD_FROM = 7
 TARGETS_MAX = 20_000
+BEGUN_AHEAD_MAX = 64
+BEGUN_AHEAD_MIN = 32
+"""New logs that are begun for requests which wait behind another: so many at a look, some milliseconds; and no look
+while as many are being begun, which keeps the threads at it busy."""
 PARTITIONS_AT_ONCE = 256
 """Batches of so many partitions are appended in one go: some milliseconds."""
 NO_LOG_START = frozenset(
@@ -103,6 +109,7 @@ class ProducePath:
 
     def __init__(self, services: Services) -> None:
         self._replicas = services.replicas
+        self._store = services.store
         self._now_ms = services.env.clock.now_ms
         self._deadlines = services.deadlines
         self._targets: dict[bytes, Target] = {}
@@ -181,25 +188,42 @@ class ProducePath:
             return answer
         return pack(frame_bytes, correlation_id, middle, base, time_ms, partition.log.ends.log_start, TAIL)
 
-    def _find(self, key: bytes) -> Target | None:
-        """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
-        tags, transactional, acks, timeout_ms, topics, name_bytes = HEAD.unpack_from(key)
+    def begin_ahead(self, buffer: memoryview, start: int, end: int) -> None:
+        """Begin the new logs that the frames in [start, end) will write to, which wait behind one that waits for its.
+
+        Else each would be a round trip to a thread of its own. Nothing is decided here but that a log gets its files:
+        each frame is handled in its turn, and finds out then whether it may write. Up to the first of another shape.
+        """
+        if len(self._store.beginnings) >= BEGUN_AHEAD_MIN:
+            return  # threads have enough to do: who waits next looks again
+        for key in islice(keys_of(buffer, start, end), BEGUN_AHEAD_MAX):
+            if key not in self._targets:
+                partition = self._partition_of(key)
+                if partition is not None:
+                    partition.begin()
+
+    def _partition_of(self, key: bytes) -> Partition | None:
+        """Whose records a frame has, by what it has up to the batch. None: not for this path."""
+        tags, transactional, acks, _, topics, name_bytes = HEAD.unpack_from(key)
         # A null transactional id is a 0. A name's length of two bytes would be above 127.
         if tags or transactional or topics != 2 or not 0 < name_bytes < 128 or not -1 <= acks <= 1:
             return None
         behind = NAME_LENGTH_AT + name_bytes
         if key[behind] != 2:  # one partition
             return None
-        name, index = key[NAME_AT:behind], _read_i32(key, behind + 1)[0]
         try:
-            topic = name.decode()
-            if topic in INTERNAL_TOPICS:
-                return None
-            partition = self._replicas.get(topic, index)
+            topic = key[NAME_AT:behind].decode()
+            return None if topic in INTERNAL_TOPICS else self._replicas.get(topic, _read_i32(key, behind + 1)[0])
         except (KafkaError, UnicodeDecodeError):
             return None
-        if partition.begin() is not None:  # its first write waits for its files
+
+    def _find(self, key: bytes) -> Target | None:
+        """Resolve and remember: `key` is what a frame has up to the batch. None: not for this path."""
+        partition = self._partition_of(key)
+        if partition is None or partition.begin() is not None:  # its first write waits for its files
             return None
+        index = partition.index
+        _, _, acks, timeout_ms, _, _ = HEAD.unpack_from(key)
         # Header tags, one topic, its name, one partition, its index, no error.
         middle = b"\0\x02" + key[NAME_LENGTH_AT:] + b"\0\0"
         # Length, correlation id, what is always the same, base offset, append time, log start, what is always the same.

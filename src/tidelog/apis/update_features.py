@@ -27,7 +27,9 @@ def handle(context: Context, request: UpdateFeaturesRequest) -> Promise[UpdateFe
         )
     return decide(
         services,
-        lambda image, now_ms: update_features(image, request, services.quorum.kraft_version, context.version),
+        lambda image, now_ms: update_features(
+            image, request, services.quorum.kraft_version, context.version, services.controller.defaults
+        ),
         services.config.request_timeout_ms,
         lambda error: UpdateFeaturesResponse(error_code=error.code, error_message=error.message),
     )

@@ -9,6 +9,7 @@ from tidelog import __version__
 
 COMMANDS = {
     "serve": "tidelog.cli.serve_command:serve",
+    "format": "tidelog.cli.format:format",
     "status": "tidelog.cli.status:status",
     "topic": "tidelog.cli.topic:topic",
     "config": "tidelog.cli.config:config",

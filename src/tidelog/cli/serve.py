@@ -16,7 +16,7 @@ import threading
 
 from tidelog import __version__
 from tidelog.apis import preload
-from tidelog.broker import Broker
+from tidelog.broker import Broker, NotRegisteredError
 from tidelog.cli import garbage
 from tidelog.cli.quiet import Quiet
 from tidelog.cli.serve_flags import Given
@@ -103,10 +103,11 @@ class _Serving:
         self._loop.run_blocking(preload)  # or the first use of an API would hold the loop: some take 40 ms to import
 
     def _addresses(self) -> list[str]:
-        """Where it listens; port 0 became a real one."""
+        """Where it listens, for clients if it is a broker; port 0 became a real one."""
+        addresses = self._broker.addresses or self._broker.controller_addresses
         return [
             f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
-            for address in self._broker.addresses.values()
+            for address in addresses.values()
         ]
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
@@ -140,7 +141,7 @@ def _hang_up() -> None:
 
 def explain(error: BaseException, config: BrokerConfig) -> str:
     """Why the broker did not start, and what to do about it; what nobody foresaw comes with its traceback."""
-    if isinstance(error, ConfigError | FolderError | CheckpointError):
+    if isinstance(error, ConfigError | FolderError | CheckpointError | NotRegisteredError):
         return str(error)
     if isinstance(error, ElectionFileError | KafkaError | MetadataError | SnapshotError):
         return (
@@ -150,7 +151,7 @@ def explain(error: BaseException, config: BrokerConfig) -> str:
     if not isinstance(error, OSError):
         log.error("the broker did not start", exc_info=error)
         return f"the broker did not start: {type(error).__name__}: {error}"
-    where = ", ".join(str(listener) for listener in config.listener_list)
+    where = ", ".join(map(str, (*config.listener_list, *config.controller_listener_list)))
     if error.errno == errno.EADDRINUSE:
         return (
             f"{where}: the port is in use: stop what listens there, or choose another with --listen (0: any free one)"
@@ -187,7 +188,7 @@ def starting(config: BrokerConfig) -> str:
         for name, value in sorted(config.static.items())
         if name not in PLACES and config.SETTINGS[name].parse(value) != config.SETTINGS[name].default
     ]
-    where = ", ".join(str(listener) for listener in config.listener_list)
+    where = ", ".join(map(str, (*config.listener_list, *config.controller_listener_list)))
     return f"Tidelog {__version__} starts on {', '.join(config.folders)}, to listen on {where}; " + (
         f"settings: {', '.join(chosen)}" if chosen else "all settings are defaults"
     )

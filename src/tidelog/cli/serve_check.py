@@ -105,18 +105,33 @@ def _together(env: Environment, every: Sequence[str], config: BrokerConfig) -> s
     new = [folder for folder in every if folder not in known]
     folders.check_metadata_folder(env, config.metadata_folder, others, new)
     partitions = [key for folder in there for key in _partitions(env.disk, folder)]
-    folders.check_metadata(env, config.metadata_folder, partitions)
+    joins = config.other_controllers
+    if not joins:
+        folders.check_metadata(env, config.metadata_folder, partitions)
     if not known:
-        return "a new cluster will be made"
+        return _newcomer(config)
+    if config.metadata_folder in known and not joins:
+        folders.check_has_voters(env, config.metadata_folder)
     present = [identity.directory_id for identity in known.values()]
     registered = _registered(env.disk, config.metadata_folder, config.node_id)
     registered = registered or folders.read_directories(env, config.metadata_folder)
-    folders.check_directories(env, new, present, registered, config.tidelog_log_dirs_lost)
+    if not joins:
+        folders.check_directories(env, new, present, registered, config.tidelog_log_dirs_lost)
     first = next(iter(known.values()))
-    summary = f"broker {first.node_id} of cluster {first.cluster_id}"
+    role = "broker" if config.is_broker else "controller"
+    summary = f"{role} {first.node_id} of cluster {first.cluster_id}"
     if new and len(every) > 1:
         summary += f"; {', '.join(new)}: a further data folder"
     return summary
+
+
+def _newcomer(config: BrokerConfig) -> str:
+    if not config.other_controllers:
+        return "a new cluster will be made"
+    where = ", ".join(f"{host}:{port}" for host, port in config.other_controllers)
+    if config.cluster_id is not None:
+        return f"it will join cluster {config.cluster_id} by the controllers at {where}"
+    return f"it will learn from the controllers at {where} which cluster it joins"
 
 
 def _registered(disk: Disk, folder: str, node_id: int) -> tuple[bytes, ...]:
@@ -157,7 +172,7 @@ def _check_access(path: str) -> None:
 
 
 def _listeners(config: BrokerConfig) -> Iterator[tuple[bool, str]]:
-    for listener in config.listener_list:
+    for listener in (*config.listener_list, *config.controller_listener_list):
         try:
             RealNetwork().listen(listener.host, listener.port, 1).close()
         except OSError as error:

@@ -19,6 +19,7 @@ Examples:
       --set advertised.listeners=PLAINTEXT://queue.example.org:9092
   tidelog serve --set log.segment.bytes=104857600 --set tidelog.durability=os
   tidelog serve --config tidelog.toml
+  tidelog serve --config server.properties
   tidelog serve --config tidelog.toml --check
 """
 

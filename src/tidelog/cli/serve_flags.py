@@ -16,7 +16,11 @@ FLAGS = (
     Flag("--data", "DIR", "Folder that holds the log; made where it is missing.  [default: ./data]"),
     Flag("--listen", "HOST:PORT", "Address to serve on; port 0 takes a free one.  [default: 127.0.0.1:9092]"),
     Flag("--set", "NAME=VALUE", "A setting under Kafka's name; give it as often as you like.", many=True),
-    Flag("--config", "FILE", "A TOML file of settings; flags and TIDELOG_* variables win over it."),
+    Flag(
+        "--config",
+        "FILE",
+        "Settings in TOML, or in a server.properties of Apache Kafka's; flags and TIDELOG_* variables win over it.",
+    ),
     Flag("--log-level", "LEVEL", "What goes to stderr: debug, info, warning or error.  [default: info]"),
     Flag("--exit-with-stdin", "", "Exit at once when standard input closes (for tests).", hidden=True),
 )

@@ -1,7 +1,7 @@
-"""Settings of a broker, gathered from flags, TIDELOG_* variables and a TOML file, in this order of precedence.
+"""Settings of a broker, gathered from flags, TIDELOG_* variables and a file, in this order of precedence.
 
 All three speak Kafka's names (`tidelog.config.environment` says how variables are spelt). `data` and `listen` are
-short for `log.dirs` and `listeners`, in all three.
+short for `log.dirs` and `listeners`, in all three. The file is TOML, or a `server.properties` of Apache Kafka's.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,14 +22,15 @@ SAME = {"data": ("log.dirs", "log.dir"), "listen": ("listeners",)}
 
 
 def gather(given: Given, variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings under Kafka's names, and a warning for each variable that names no setting.
+    """The settings under Kafka's names, and a warning for whatever is passed over.
 
     Raises ConfigError for a flag that isn't NAME=VALUE, a file that can't be read, and what contradicts itself.
     """
     settings: dict[str, str] = {"log.dirs": DEFAULT_DATA, "listeners": listeners(DEFAULT_LISTEN)}
     config_file = given.config or variables.get("TIDELOG_CONFIG")
+    passed_over: list[str] = []
     if config_file:
-        from_file = read_file(config_file)
+        from_file, passed_over = _without_unused(read_file(config_file), config_file)
         _refuse_both(from_file, lambda name: name, f" in {config_file}")
         _merge(settings, from_file)
     from_variables, warnings = read_variables(variables)
@@ -38,7 +39,7 @@ def gather(given: Given, variables: Mapping[str, str]) -> tuple[dict[str, str], 
     flags = read_flags(given)
     _refuse_both(flags, lambda name: f"--{name}" if name in SHORT_NAMES else f"--set {name}")
     _merge(settings, flags)
-    return settings, warnings
+    return settings, passed_over + warnings
 
 
 def _refuse_both(values: Mapping[str, str], spelt: Callable[[str], str], where: str = "") -> None:
@@ -82,19 +83,53 @@ def read_variables(variables: Mapping[str, str]) -> tuple[dict[str, str], list[s
 
 
 def read_file(path: str) -> dict[str, str]:
-    """The settings of a TOML file. `log.segment.bytes = 1` and `[log]` tables mean the same."""
+    """The settings of a TOML file, or of one whose name ends in `.properties`. In TOML, `log.segment.bytes = 1` and
+    `[log]` tables mean the same."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ConfigError("config", f"cannot read the settings in {path}: {error.strerror}") from error
+    if path.endswith(".properties"):
+        from tidelog.cli.properties import parse_properties
+
+        try:
+            return parse_properties(data.decode())
+        except ValueError as error:
+            raise ConfigError("config", f"{path} is no file of properties: {error}") from error
     import tomllib
 
     try:
-        with open(path, "rb") as file:
-            tree = tomllib.load(file)
-    except OSError as error:
-        raise ConfigError("config", f"cannot read the settings in {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+        tree = tomllib.loads(data.decode())
+    except ValueError as error:
         raise ConfigError("config", f"{path} is not valid TOML: {error}") from error
     values: dict[str, str] = {}
     _flatten(tree, "", values)
     return values
+
+
+def _without_unused(values: Mapping[str, str], path: str) -> tuple[dict[str, str], list[str]]:
+    """The settings of a file that Tidelog has, and a warning that names those that only Apache Kafka has. ConfigError
+    for one that somebody relies on."""
+    from tidelog.config.unused import UNUSED, why_refused
+
+    kept: dict[str, str] = {}
+    unused: list[str] = []
+    for name, value in values.items():
+        why = why_refused(name, value)
+        if why is not None:
+            raise ConfigError(name, f"{path} asks for {name}: {why}; take it out if you don't need it")
+        if name == "broker.id":
+            if values.get("node.id", value) != value:
+                raise ConfigError(name, f"broker.id and node.id in {path} are the same setting: give one of them")
+            kept["node.id"] = value
+        elif name in UNUSED:
+            unused.append(name)
+        else:
+            kept[name] = value
+    if not unused:
+        return kept, []
+    return kept, [f"{path} has settings of Apache Kafka's that change nothing in Tidelog: {', '.join(sorted(unused))}"]
 
 
 def listeners(address: str) -> str:

@@ -20,7 +20,7 @@ from tidelog.rpc.open_transactions import OpenTransaction
 
 SMALL_BYTES = 1 << 20
 
-Kind = Literal["unreachable", "offline", "disk", "transaction", "group"]
+Kind = Literal["unreachable", "controller", "offline", "disk", "transaction", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Problem:
 
 def problems(health: Health) -> list[Problem]:
     """Those that need somebody, the worst first."""
-    listed = [_offline(each) for each in health.offline[:TOLD_OFFLINE_MAX]]
+    listed = [*_no_controller(health), *_unreachable(health)]
+    listed += [_offline(each) for each in health.offline[:TOLD_OFFLINE_MAX]]
     if len(health.offline) > TOLD_OFFLINE_MAX:
         more = len(health.offline) - TOLD_OFFLINE_MAX
         listed.append(
@@ -74,6 +75,36 @@ def notes(health: Health) -> list[str]:
     return lines + [f"unknown: {each}" for each in health.unknown]
 
 
+def _no_controller(health: Health) -> list[Problem]:
+    """Each broker tells what it knows; one that doesn't tell, such as Apache Kafka's, isn't counted."""
+    without = [broker for broker in health.brokers if broker.facts.get("tidelog.quorum.leader.id") == ""]
+    if not without:
+        return []
+    who = ", ".join(str(broker.id) for broker in without)
+    voters = without[0].facts.get("tidelog.quorum.voters", "").replace(",", ", ")
+    knows = "brokers {} know" if len(without) > 1 else "broker {} knows"
+    return [
+        Problem(
+            "controller",
+            f"{knows.format(who)} no active controller: topics, settings and who leads what can't be changed there",
+            f"see that more than half of the controllers {voters} run and reach each other; the log of each says who "
+            "led last",
+        )
+    ]
+
+
+def _unreachable(health: Health) -> list[Problem]:
+    return [
+        Problem(
+            "unreachable",
+            f"broker {node_id} doesn't answer: {why}",
+            "start it, or look at its process and its log; the active controller takes one that ended off the list "
+            "within seconds",
+        )
+        for node_id, why in health.unreachable[:TOLD_OFFLINE_MAX]
+    ]
+
+
 def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
     """How long the disk lasts at the rate of the recent past; None where that isn't known, or nothing goes."""
     rate = broker.taken_per_day(folder)
@@ -84,7 +115,7 @@ def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
 
 def _offline(each: Offline) -> Problem:
     if not each.has_leader:
-        return Problem("offline", f"{each.place} is offline: it has no leader", "start the broker that has it")
+        return Problem("offline", each.message, "start the broker that has it")
     what = each.message
     look = f"tidelog topic describe {each.topic}"
     if "restart" in (each.reason or ""):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from tidelog.client.connect import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
-from tidelog.client.errors import ClientError, nobody_answers
+from tidelog.client.errors import NOT_FOR_CLIENTS, ClientError, nobody_answers
 from tidelog.rpc.address import addresses
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.errors import Lost, Unreachable, Unsupported
@@ -39,13 +39,14 @@ def client_errors(bootstrap: str, doing: str, hint: Callable[[KafkaError], str |
         what = f"cannot {doing}: {error.code.name}: {error.message or ''}".rstrip(": ")
         raise ClientError(what, hint(error)) from error
     except Unsupported as error:
-        raise ClientError(f"cannot {doing}: {error}") from error
+        raise ClientError(f"cannot {doing}: {error}", NOT_FOR_CLIENTS) from error
     except Lost as error:
         if str(error.address) in {str(address) for address in addresses(bootstrap)}:
             raise nobody_answers(bootstrap) from error
         raise ClientError(
             f"the broker at {bootstrap} tells clients to connect to {error.address}, where nobody answers: {error.why}",
-            "check advertised.listeners in the broker's settings, and whether this machine can reach that address",
+            "a broker that ended is taken off the list within seconds: try again; where it runs, check "
+            "advertised.listeners in its settings, and whether this machine can reach that address",
         ) from error
     except Unreachable as error:
         raise nobody_answers(bootstrap) from error

@@ -9,6 +9,11 @@ from confluent_kafka import KafkaError, KafkaException
 PROBE_TIMEOUT_S = 1.0
 NO_BROKER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
+NOT_FOR_CLIENTS = (
+    "that may be the listener of a controller, which serves other nodes only: name a broker's listener for clients "
+    "with --bootstrap"
+)
+
 
 class ClientError(Exception):
     """What failed, and, where there is something to do about it, what."""
@@ -68,6 +73,8 @@ def from_kafka(error: KafkaError | KafkaException, bootstrap: str, doing: str) -
 
 
 def _hint(error: KafkaError) -> str | None:
+    if error.code() == KafkaError._UNSUPPORTED_FEATURE:
+        return NOT_FOR_CLIENTS
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return "`tidelog topic list` shows the topics there are, `tidelog topic create` makes one"
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

@@ -19,7 +19,7 @@ from tidelog.client.offline import Offline, offline_partitions
 from tidelog.client.transactions import Transactions
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.connection import Connection
-from tidelog.rpc.errors import Unsupported
+from tidelog.rpc.errors import Lost, Unsupported
 from tidelog.rpc.groups import OF_SPARK_SINKS
 from tidelog.rpc.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.rpc.open_transactions import OpenTransaction
@@ -89,6 +89,8 @@ class Health:
     groups: list[GroupHealth] | None = None
     groups_in_all: int | None = None
     asked_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    unreachable: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Brokers of the cluster that don't answer, each with why."""
     unknown: list[str] = field(default_factory=list[str])
     """What could not be found out, and why."""
 
@@ -107,7 +109,7 @@ class _Asking:
 
     def everything(self) -> Health:
         cluster = self._cluster
-        brokers = [self._broker(node_id, connection) for node_id, connection in cluster.brokers()]
+        brokers, unreachable = self._brokers()
         known = cluster.topics()
         offline = offline_partitions(cluster)
         health = Health(
@@ -117,11 +119,28 @@ class _Asking:
             len(known),
             sum(len(topic.partitions) for topic in known.values()),
             offline,
+            unreachable=unreachable,
             unknown=self._unknown,
         )
         self._attempt("transactions", lambda: self._transactions(health))
         self._attempt("groups", lambda: self._groups(health))
         return health
+
+    def _brokers(self) -> tuple[list[BrokerHealth], list[tuple[int, str]]]:
+        """Those that answer, and those that don't: a broker that died is listed until a controller has it fenced. Where
+        none of them answers, as the last one failed."""
+        answer: list[BrokerHealth] = []
+        silent: list[tuple[int, str]] = []
+        trouble: Lost | None = None
+        for node_id, address in self._cluster.broker_addresses():
+            try:
+                answer.append(self._broker(node_id, self._cluster.connection(address)))
+            except Lost as error:
+                trouble = error
+                silent.append((node_id, str(error)))
+        if trouble is not None and not answer:
+            raise trouble
+        return answer, silent
 
     def _attempt(self, what: str, ask: Callable[[], T]) -> T | None:
         """The answer; None, and a note, where this one thing can't be told."""

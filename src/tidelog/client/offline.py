@@ -1,4 +1,4 @@
-"""Partitions that their leader can't serve, and why: a damaged file, a disk that failed."""
+"""Partitions that nobody serves, and why: a damaged file, a disk that failed, a broker that isn't there."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,18 +41,28 @@ def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) ->
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = cluster.patiently("list the topics", lambda: cluster.any().ask(request, MetadataResponse))
+    there = {broker.node_id for broker in response.brokers}
     partitions = [
-        (topic.name, each.partition_index, each.leader_id)
+        (topic.name, each.partition_index, each.leader_id, each.replica_nodes)
         for topic in response.topics
         for each in topic.partitions
-        if topic.name and (each.leader_id < 0 or each.leader_id in each.offline_replicas)
+        if topic.name and (each.leader_id not in there or each.leader_id in each.offline_replicas)
     ]
     return [
-        Offline(topic, index, "it has no leader", has_leader=False)
-        if leader < 0
-        else Offline(topic, index, _reason(cluster, topic, index, number))
-        for number, (topic, index, leader) in enumerate(sorted(partitions))
+        Offline(topic, index, _reason(cluster, topic, index, number))
+        if leader in there
+        else Offline(topic, index, _absent(replicas, there), has_leader=False)
+        for number, (topic, index, leader, replicas) in enumerate(sorted(partitions))
     ]
+
+
+def _absent(replicas: list[int], there: set[int]) -> str:
+    missing = [id for id in sorted(replicas) if id not in there]
+    if not missing:
+        return "it has no leader"
+    if len(missing) == 1:
+        return f"broker {missing[0]}, which has it, isn't there"
+    return f"brokers {', '.join(map(str, missing))}, which have it, aren't there"
 
 
 def _reason(cluster: Cluster, topic: str, index: int, number: int) -> str | None:

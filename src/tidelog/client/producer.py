@@ -91,7 +91,10 @@ class Producer:
 
     def wait(self, timeout_s: float) -> int:
         """Wait for answers; how many records have none yet."""
-        return self._producer.flush(timeout_s)
+        try:
+            return self._producer.flush(timeout_s)
+        except KafkaException as error:  # what nothing can be written after; the records' own answers say less
+            raise from_kafka(error, self._bootstrap, "write records") from error
 
     def give_up(self) -> None:
         """Send no more of what is queued, and wait no longer for the answers."""

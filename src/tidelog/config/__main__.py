@@ -12,9 +12,9 @@ INTRODUCTION = """# Settings
 Written by `python -m tidelog.config > docs/settings.md`: change the declarations in `src/tidelog/config/`.
 
 What Apache Kafka 4.3 has keeps Kafka's name, type and default, but for what [differences.md](differences.md) lists;
-what is Tidelog's own is named `tidelog.*`. A setting is given by `tidelog serve --set name=value`, in the TOML file of
-`--config`, or in a variable: `TIDELOG_LOG_SEGMENT_BYTES` is `log.segment.bytes`, `TIDELOG_DURABILITY` is
-`tidelog.durability`. Flags win over variables, variables over the file.
+what is Tidelog's own is named `tidelog.*`. A setting is given by `tidelog serve --set name=value`, in the file of
+`--config` (TOML, or a `server.properties` of Apache Kafka's), or in a variable: `TIDELOG_LOG_SEGMENT_BYTES` is
+`log.segment.bytes`, `TIDELOG_DURABILITY` is `tidelog.durability`. Flags win over variables, variables over the file.
 
 """
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from tidelog.config.classic_group import ClassicGroupSettings
 from tidelog.config.cluster import (
+    RACK_AWARE,
     IdentitySettings,
     InternalTopicSettings,
     QuorumSettings,
@@ -16,9 +17,26 @@ from tidelog.config.cluster import (
     TopicSettings,
 )
 from tidelog.config.group import ConsumerGroupSettings, check_consumer_groups
-from tidelog.config.listeners import Listener, check_protocols, choose_advertised, parse_listeners, parse_protocols
+from tidelog.config.listeners import (
+    Listener,
+    check_protocols,
+    choose_advertised,
+    is_loopback,
+    parse_advertised,
+    parse_listeners,
+    parse_protocols,
+)
 from tidelog.config.network import NetworkSettings
 from tidelog.config.offsets import OffsetSettings
+from tidelog.config.roles import (
+    Address,
+    advertise_controllers,
+    bind_controllers,
+    check_roles,
+    choose_inter_broker,
+    parse_bootstrap,
+    parse_voters,
+)
 from tidelog.config.setting import ConfigError, Setting, Value
 from tidelog.config.storage import FolderSettings, LogSettings
 from tidelog.config.topic import TopicConfig, topic_defaults
@@ -63,10 +81,19 @@ class BrokerConfig(
     dynamic_own: Mapping[str, str]
     """What was set for this broker while it runs; only what is known and valid."""
     listener_list: tuple[Listener, ...]
-    """`listeners`, parsed, without those of the controller."""
+    """`listeners`, parsed, without those of the controller; none where the node is only a controller."""
     advertised_list: tuple[Listener, ...]
     """The addresses that clients are told; a port of 0 stands for the port that the listener got."""
     controller_listener_list: tuple[Listener, ...]
+    """The addresses that this node's controller listens on; none where it is only a broker, and there need be none in a
+    cluster of one."""
+    advertised_controller_list: tuple[Listener, ...]
+    """Where other nodes reach each of `controller_listener_list`; a port of 0 stands for the port that it got."""
+    bootstrap_controllers: tuple[Address, ...]
+    """`controller.quorum.bootstrap.servers`, parsed: where a node asks for the controllers."""
+    static_voters: tuple[tuple[int, str, int], ...]
+    """`controller.quorum.voters`, parsed: (node id, host, port) of each."""
+    _inter_broker: Listener | None
     topic_defaults: TopicConfig
     """What holds for a topic that sets nothing itself."""
 
@@ -126,7 +153,10 @@ class BrokerConfig(
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The data folders: `log.dirs`, or `log.dir` where that isn't set."""
+        """The data folders: `log.dirs`, or `log.dir` where that isn't set. A controller alone needs none beside that of
+        the metadata, where this is one of its own."""
+        if self.metadata_log_dir and not self.is_broker:
+            return (self.metadata_log_dir,)
         return self.log_dir if self.log_dirs is None else self.log_dirs
 
     @property
@@ -150,26 +180,76 @@ class BrokerConfig(
         """Whether someone set it, rather than its default holding."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic_own
 
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """The listener that other brokers connect to, as it is advertised."""
+        assert self._inter_broker is not None, "a node that is only a controller has none"
+        return self._inter_broker
+
+    @property
+    def other_controllers(self) -> tuple[Address, ...]:
+        """The controllers that this node is told of, but for itself: whom it asks about the cluster. None: it is on its
+        own, whatever it was told of itself."""
+        own = {(_one_name(listener.host), listener.port) for listener in self.advertised_controller_list}
+        told = [
+            *self.bootstrap_controllers,
+            *((host, port) for id, host, port in self.static_voters if id != self.node_id),
+        ]
+        return tuple((host, port) for host, port in dict.fromkeys(told) if (_one_name(host), port) not in own)
+
     def _resolve_listeners(self) -> None:
         every = parse_listeners("listeners", self.listeners)
-        controller = tuple(one for one in every if one.name in self.controller_listener_names)
+        names = [name.upper() for name in self.controller_listener_names]
+        controller = tuple(one for one in every if one.name in names)
         clients = tuple(one for one in every if one not in controller)
-        if not clients:
-            raise ConfigError.bad_value(
-                "listeners", ",".join(self.listeners), "at least one listener must be for clients, not for controllers"
-            )
         protocols = parse_protocols(self.listener_security_protocol_map)
         for one in controller:
             protocols.setdefault(one.name, "PLAINTEXT")
         check_protocols(every, protocols)
+        advertised = parse_advertised(every, self.advertised_listeners)
+        for_controllers = [one for one in advertised or () if one.name in names]
+        for_clients = None if advertised is None else tuple(one for one in advertised if one.name not in names)
         put = object.__setattr__
+        put(self, "bootstrap_controllers", parse_bootstrap(self.controller_quorum_bootstrap_servers))
+        put(self, "static_voters", parse_voters(self.controller_quorum_voters))
+        voter_ids = [id for id, _, _ in self.static_voters]
+        has_quorum = bool(self.bootstrap_controllers or self.static_voters)
+        check_roles(
+            self.node_id, self.process_roles, clients, controller, voter_ids, names=names, has_quorum=has_quorum
+        )
+        own_voter = next((voter for voter in self.static_voters if voter[0] == self.node_id), None)
+        reached = advertise_controllers(controller, for_controllers, own_voter)
         put(self, "listener_list", clients)
-        put(self, "controller_listener_list", controller)
-        put(self, "advertised_list", choose_advertised(clients, self.advertised_listeners))
+        put(self, "advertised_list", choose_advertised(clients, for_clients))
+        put(self, "controller_listener_list", bind_controllers(controller, reached))
+        put(self, "advertised_controller_list", reached)
+        put(self, "_inter_broker", self._choose_inter_broker() if self.is_broker else None)
+
+    def _choose_inter_broker(self) -> Listener:
+        protocol = self.security_inter_broker_protocol if self.is_given("security.inter.broker.protocol") else None
+        return choose_inter_broker(self.advertised_list, self.inter_broker_listener_name, protocol)
 
     def check_relations(self) -> None:
         """What must hold between settings."""
         check_consumer_groups(self)
+        if self.controller_quorum_auto_join_enable and not self.is_controller:
+            raise ConfigError.bad_value(
+                "controller.quorum.auto.join.enable", "true", "only a controller joins: process.roles doesn't name it"
+            )
+        if self.replica_selector_class not in (None, RACK_AWARE):
+            raise ConfigError.bad_value(
+                "replica.selector.class",
+                self.replica_selector_class,
+                f"Tidelog runs no Java classes; {RACK_AWARE} is the one that it knows by name",
+            )
         topic = self.topic_defaults
         if topic.retention_ms < 1 and topic.retention_ms != -1:
             raise ConfigError.bad_value(
@@ -195,6 +275,11 @@ class BrokerConfig(
             raise ConfigError.bad_value(
                 "max.connections.per.ip", 0, "0 needs exceptions in max.connections.per.ip.overrides"
             )
+
+
+def _one_name(host: str) -> str:
+    """The host, by one of its names where it has several."""
+    return "localhost" if is_loopback(host) else host.lower()
 
 
 def synonyms(name: str) -> tuple[str, ...]:

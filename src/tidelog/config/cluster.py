@@ -3,6 +3,8 @@
 from tidelog.config.setting import Settings, boolean, integer, long, names, optional_text, short
 
 ROLES = ("broker", "controller")
+HOST = "tidelog.host"
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class IdentitySettings(Settings):
@@ -17,7 +19,8 @@ class IdentitySettings(Settings):
         ("broker", "controller"), "Whether this process is a broker, a controller, or both.", one_of=ROLES, filled=True
     )
     tidelog_host = optional_text(
-        "The machine that the broker runs on; replicas land on different ones. Unset, the advertised host."
+        "The machine that the broker runs on: no two replicas of a partition land on one while there is another. "
+        "Unset, the advertised host of its first listener."
     )
 
 
@@ -35,11 +38,22 @@ class QuorumSettings(Settings):
 
     broker_heartbeat_interval_ms = integer(2000, "How often a broker reports to the controller.")
     broker_session_timeout_ms = integer(9000, "A broker that was silent for so long is fenced.")
+    controlled_shutdown_enable = boolean(
+        True, "A broker that stops has the controller move its leaders to others first."
+    )
     controller_listener_names = names(
-        ("CONTROLLER",), "The names of the listeners that controllers talk over; none needs to be in `listeners`."
+        ("CONTROLLER",),
+        "The names of the listeners that controllers talk over. Where `listeners` has one, it is listened on: without "
+        "a host, for this machine only, unless `advertised.listeners` or `controller.quorum.voters` tell others of it.",
     )
     controller_quorum_append_linger_ms = integer(
         25, "How long records for the metadata log may be gathered before they are written.", at_least=0
+    )
+    controller_quorum_auto_join_enable = boolean(
+        False, "A controller that is no voter yet becomes one by itself; not with `controller.quorum.voters`."
+    )
+    controller_quorum_bootstrap_servers = names(
+        (), "Where the controllers are, some of them at least, as `host:port`; a node learns from them who all are."
     )
     controller_quorum_election_backoff_max_ms = integer(
         1000, "The longest wait before another try after a lost election.", at_least=0
@@ -49,6 +63,16 @@ class QuorumSettings(Settings):
         2000, "A voter that fetched nothing from the leader for so long stands for election.", at_least=0
     )
     controller_quorum_request_timeout_ms = integer(2000, "How long a request to another voter may take.", at_least=0)
+    controller_quorum_retry_backoff_ms = integer(
+        20, "How long to wait before a request to another voter is tried again.", at_least=0
+    )
+    controller_quorum_voters = names(
+        (),
+        "All controllers, as `id@host:port`, where they are settings and not part of the metadata (kraft.version 0).",
+    )
+    initial_broker_registration_timeout_ms = integer(
+        60_000, "How long a broker that starts tries to register with the controller before it gives up."
+    )
     metadata_log_dir = optional_text("The folder of the metadata log; unset, the first of `log.dirs`.")
     metadata_log_max_record_bytes_between_snapshots = long(
         20_971_520, "A snapshot of the metadata is made after so many bytes of new records.", at_least=1
@@ -74,6 +98,17 @@ class QuorumSettings(Settings):
 class ReplicaSettings(Settings):
     """Replication, and the checkpoint of the high watermark."""
 
+    auto_leader_rebalance_enable = boolean(
+        True, "Partitions go back to their preferred leaders by themselves, once these are in sync again."
+    )
+    leader_imbalance_check_interval_seconds = long(
+        300, "How often the controller looks for leaders that should go back to the preferred replica.", at_least=1
+    )
+    log_dir_failure_timeout_ms = long(
+        30_000,
+        "A broker that can't tell the controller of a data folder that failed for so long ends, where it leads in it.",
+        at_least=1,
+    )
     replica_fetch_backoff_ms = integer(1000, "How long a follower waits after a failed fetch.", at_least=0)
     replica_fetch_max_bytes = integer(
         1_048_576, "How many bytes of a partition a follower asks for; the first batch comes whole.", at_least=0
@@ -85,6 +120,9 @@ class ReplicaSettings(Settings):
     replica_fetch_wait_max_ms = integer(500, "How long a follower's fetch waits for data.")
     replica_high_watermark_checkpoint_interval_ms = long(5000, "How often the high watermarks are written down.")
     replica_lag_time_max_ms = long(30_000, "A follower that lags for so long leaves the in-sync replicas.")
+    replica_selector_class = optional_text(
+        f"Which replica a consumer reads from: unset, the leader; `{RACK_AWARE}`, one of the consumer's rack."
+    )
     replica_socket_timeout_ms = integer(30_000, "How long a follower waits for the leader's answer.")
 
 

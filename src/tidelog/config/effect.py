@@ -2,41 +2,37 @@
 
 from collections.abc import Mapping
 
-_BROKERS = "no effect until a cluster has more than one broker"
+_REPLICATION = "no effect until partitions are replicated"
 _TIERED = "no effect: Tidelog has no tiered storage"
 _THREADS = "no effect: Tidelog works on one loop"
 
 BROKER: Mapping[str, str] = {
     "add.partitions.to.txn.retry.backoff.ms": "no effect: the end of a transaction is told to whoever waits for it",
     "background.threads": _THREADS,
-    "broker.heartbeat.interval.ms": _BROKERS,
-    "broker.session.timeout.ms": _BROKERS,
     "controller.quorum.append.linger.ms": "no effect: records are written at once and synced together",
-    "controller.quorum.request.timeout.ms": _BROKERS,
-    "inter.broker.listener.name": _BROKERS,
+    "log.dir.failure.timeout.ms": _REPLICATION,
     "log.flush.start.offset.checkpoint.interval.ms": "no effect: a log's start is written down as it moves",
     "metadata.log.segment.bytes": "no effect: the metadata log rolls with each snapshot",
     "metadata.log.segment.ms": "no effect: the metadata log rolls with each snapshot",
-    "metadata.max.idle.interval.ms": _BROKERS,
+    "metadata.max.idle.interval.ms": "no effect: an idle leader answers each fetch, which says as much",
     "num.recovery.threads.per.data.dir": "no effect: logs are opened when they are first needed, a few at a time",
     "offsets.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
-    "process.roles": "no effect until a cluster has more than one broker: both roles are here",
-    "replica.fetch.backoff.ms": _BROKERS,
-    "replica.fetch.max.bytes": _BROKERS,
-    "replica.fetch.min.bytes": _BROKERS,
-    "replica.fetch.response.max.bytes": _BROKERS,
-    "replica.fetch.wait.max.ms": _BROKERS,
+    "replica.fetch.backoff.ms": _REPLICATION,
+    "replica.fetch.max.bytes": _REPLICATION,
+    "replica.fetch.min.bytes": _REPLICATION,
+    "replica.fetch.response.max.bytes": _REPLICATION,
+    "replica.fetch.wait.max.ms": _REPLICATION,
     "replica.high.watermark.checkpoint.interval.ms": "no effect: it is written down with the recovery points",
-    "replica.lag.time.max.ms": _BROKERS,
-    "replica.socket.timeout.ms": _BROKERS,
-    "tidelog.host": _BROKERS,
+    "replica.lag.time.max.ms": _REPLICATION,
+    "replica.selector.class": _REPLICATION,
+    "replica.socket.timeout.ms": _REPLICATION,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "no effect: each is aborted when its time is over",
     "transaction.state.log.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
 }
 
 TOPIC: Mapping[str, str] = {
-    "follower.replication.throttled.replicas": _BROKERS,
-    "leader.replication.throttled.replicas": _BROKERS,
+    "follower.replication.throttled.replicas": _REPLICATION,
+    "leader.replication.throttled.replicas": _REPLICATION,
     "local.retention.bytes": _TIERED,
     "local.retention.ms": _TIERED,
     "preallocate": "no effect: segments grow as they are written",

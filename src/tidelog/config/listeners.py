@@ -9,6 +9,11 @@ SERVED_PROTOCOLS = ("PLAINTEXT",)
 WILDCARDS = ("", "0.0.0.0", "::")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is this machine's own, for itself."""
+    return host.lower() == "localhost" or host.startswith("127.") or host == "::1"
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """One address. `host` may be empty or 0.0.0.0 (every address of the machine), `port` 0 (a free one)."""
@@ -89,24 +94,31 @@ def check_protocols(listeners: tuple[Listener, ...], protocols: dict[str, str]) 
             )
 
 
-def choose_advertised(listeners: tuple[Listener, ...], given: tuple[str, ...] | None) -> tuple[Listener, ...]:
+def parse_advertised(listeners: tuple[Listener, ...], given: tuple[str, ...] | None) -> tuple[Listener, ...] | None:
+    """`advertised.listeners`, those of controllers too: each is one of `listeners`, at a host that others can reach."""
+    if given is None:
+        return None
+    advertised = parse_listeners("advertised.listeners", given)
+    known = {listener.name for listener in listeners}
+    for listener in advertised:
+        if listener.is_wildcard:
+            raise ConfigError.bad_value(
+                "advertised.listeners",
+                str(listener),
+                "nobody can connect to a wildcard address: name the host that this node is reached by",
+            )
+        if listener.name not in known:
+            raise ConfigError.bad_value(
+                "advertised.listeners",
+                str(listener),
+                f"listeners has no {listener.name}, only {', '.join(sorted(known))}",
+            )
+    return advertised
+
+
+def choose_advertised(listeners: tuple[Listener, ...], advertised: tuple[Listener, ...] | None) -> tuple[Listener, ...]:
     """What clients are told: `advertised.listeners`, or the listeners themselves where their host means one machine."""
-    if given is not None:
-        advertised = parse_listeners("advertised.listeners", given)
-        known = {listener.name for listener in listeners}
-        for listener in advertised:
-            if listener.is_wildcard:
-                raise ConfigError.bad_value(
-                    "advertised.listeners",
-                    str(listener),
-                    "clients can't connect to a wildcard address: name the host that they reach this broker by",
-                )
-            if listener.name not in known:
-                raise ConfigError.bad_value(
-                    "advertised.listeners",
-                    str(listener),
-                    f"listeners has no {listener.name}, only {', '.join(sorted(known))}",
-                )
+    if advertised is not None:
         return advertised
     for listener in listeners:
         if listener.is_wildcard:

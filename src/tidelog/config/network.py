@@ -1,5 +1,6 @@
 """Settings of a broker's network side: listeners, connections, requests, and the bounds on them."""
 
+from tidelog.config.listeners import PROTOCOLS
 from tidelog.config.setting import INT_MAX, Settings, integer, long, names, optional_names, optional_text, text
 
 
@@ -58,4 +59,11 @@ class NetworkSettings(Settings):
     telemetry_max_bytes = integer(
         1_048_576, "The most bytes of metrics that a client is asked to push at once.", at_least=1
     )
-    inter_broker_listener_name = optional_text("The listener that other brokers connect to; unset, the first.")
+    inter_broker_listener_name = optional_text(
+        "The listener that other brokers connect to; unset, that of `security.inter.broker.protocol`, or the first."
+    )
+    security_inter_broker_protocol = text(
+        "PLAINTEXT",
+        "The name of the listener that other brokers connect to, where `inter.broker.listener.name` isn't set.",
+        one_of=PROTOCOLS,
+    )

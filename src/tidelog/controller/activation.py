@@ -4,14 +4,14 @@ transaction that its predecessor left open."""
 from collections.abc import Sequence
 from typing import Any
 
+from tidelog.controller.features import min_isr_record
 from tidelog.controller.leaders import Defaults
 from tidelog.machine.decision import Decision
-from tidelog.metadata.image import BROKER_RESOURCE, ClusterImage
+from tidelog.metadata.image import ClusterImage
 from tidelog.metadata.versions import DEFAULT_LEVELS, ELR_VERSION, METADATA_VERSION, MV_3_6_IV1
 from tidelog.wire.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
-    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
@@ -32,14 +32,7 @@ def activation_records(image: ClusterImage, bootstrap: Sequence[Any], defaults: 
     written: list[Any] = list(bootstrap)
     if levels.get(ELR_VERSION, 0) > 0:
         # Eligibility is reckoned from min.insync.replicas, so it must be one value for all brokers.
-        written.append(
-            ConfigRecord(
-                resource_type=BROKER_RESOURCE,
-                resource_name="",
-                name="min.insync.replicas",
-                value=str(defaults.min_insync_replicas),
-            )
-        )
+        written.append(min_isr_record("", str(defaults.min_insync_replicas)))
     if levels.get(METADATA_VERSION, 0) >= MV_3_6_IV1:
         written = [BeginTransactionRecord(name="Bootstrap records"), *written, EndTransactionRecord()]
     return Decision(records + written, None)

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.controller.placement import Placement
+from tidelog.controller.placement import Placement, hosts_of
 from tidelog.env.slices import Steps
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.versions import MV_3_7_IV2
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 PARTITIONS_A_STEP = 64
-UNASSIGNED_DIRECTORY = bytes(16)
+MIGRATING_DIRECTORY = bytes(16)
+"""Nobody knows which one: what Kafka has for replicas that are older than directories' ids."""
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """The broker chooses the directory itself, and says which when it has several."""
 
 
@@ -27,7 +29,7 @@ class Assigner:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._placement = Placement(image.brokers)
+        self._placement = Placement(image.brokers, hosts_of(image))
         self._made: dict[tuple[int, ...], NewPartition] = {}
 
     def place(self, topic_id: bytes, first: int, count: int, replication_factor: int) -> list[NewPartition]:
@@ -62,7 +64,7 @@ def manual(
     """As the client says, checked. All partitions of a topic have the same replication factor."""
     made: list[NewPartition] = []
     for index, brokers in enumerate(assignments, first):
-        _check_replicas(image, brokers, replication_factor)
+        check_replicas(image, brokers, replication_factor)
         replication_factor = len(brokers)
         new = _new(image, tuple(brokers))
         if not new.isr:
@@ -76,7 +78,8 @@ def manual(
     return made
 
 
-def _check_replicas(image: ClusterImage, brokers: Sequence[int], replication_factor: int | None) -> None:
+def check_replicas(image: ClusterImage, brokers: Sequence[int], replication_factor: int | None) -> None:
+    """KafkaError where these can't be the replicas of a partition."""
     if not brokers:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assignment has a partition without replicas.")
     for broker in brokers:

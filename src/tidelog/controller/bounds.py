@@ -8,3 +8,5 @@ VALUE_CHARACTERS_MAX = 32_767
 """Of a setting's value."""
 BATCH_BYTES = 1024 * 1024
 """A change larger than this is written as several batches within one metadata transaction."""
+BATCH_RECORDS = 10_000
+"""And so is one of more records than this: Kafka's controllers write no more in one."""

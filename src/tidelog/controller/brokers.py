@@ -4,25 +4,23 @@ A broker's epoch is the offset at which its registration was decided: it rises w
 old self are told apart. A broker is registered fenced; it leads nothing until it is unfenced.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.controller.assignments import default_directory
-from tidelog.controller.leaders import Defaults, change_leaders, elr_enabled
+from tidelog.controller.assignments import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, default_directory
+from tidelog.controller.leaders import Defaults, LostDirectories, change_leaders, elr_enabled
+from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
-from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, EndpointImage
-from tidelog.metadata.records import broker_record
+from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, ControllerImage, EndpointImage, PartitionImage
+from tidelog.metadata.records import broker_record, controller_record
 from tidelog.metadata.versions import METADATA_VERSION, MV_3_7_IV0, MV_3_7_IV2, MV_4_3_IV0
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.records.nodes import (
     BrokerRegistrationChangeRecord,
-    ControllerEndpoint,
-    ControllerFeature,
-    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.wire.records.topics import PartitionChangeRecord
 from tidelog.wire.uuids import uuid_text
 
 RESERVED_DIRECTORIES_BELOW = 100
@@ -41,12 +39,18 @@ class Registration:
     log_dirs: tuple[bytes, ...]
     rack: str | None = None
     previous_epoch: int = -1
+    lost_given_up: bool = False
+    """The operator gave the directories up that are missing (`tidelog.log.dirs.lost`)."""
 
 
 def register(
-    image: ClusterImage, registration: Registration, cluster_id: str, defaults: Defaults
-) -> Decision[Any, int]:
-    """Take a broker in, fenced; the answer is its epoch. A second request of the same incarnation keeps it."""
+    image: ClusterImage, registration: Registration, cluster_id: str, defaults: Defaults, *, has_session: bool = False
+) -> Steps[Decision[Any, int]]:
+    """Take a broker in, fenced; the answer is its epoch. A second request of the same incarnation keeps it.
+
+    `has_session` says whether the id's registered incarnation is alive (`Heartbeats.has_session`): another one waits
+    until it is fenced, so that two processes never act under one id.
+    """
     if registration.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -55,13 +59,13 @@ def register(
     _check_directories(image, registration)
     _check_features(image, registration)
     known = image.brokers.get(registration.broker_id)
-    records: list[Any] = []
     same = known is not None and known.incarnation_id == registration.incarnation_id
-    if known is not None and not same:
-        clean = known.epoch == registration.previous_epoch
-        records.extend(_went_down(image, known.id, clean=clean, defaults=defaults))
+    if known is not None and not same and has_session:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another incarnation of broker {known.id} has a session still: it is stopped, or fenced, first",
+        )
     epoch = known.epoch if known is not None and same else image.offset + 1
-    directories = image.metadata_version >= MV_3_7_IV2
     broker = BrokerImage(
         id=registration.broker_id,
         epoch=epoch,
@@ -71,81 +75,98 @@ def register(
         rack=registration.rack,
         fenced=known.fenced if known is not None and same else True,
         in_controlled_shutdown=known.in_controlled_shutdown if known is not None and same else False,
-        log_dirs=registration.log_dirs if directories else (),
+        log_dirs=registration.log_dirs if image.metadata_version >= MV_3_7_IV2 else (),
     )
-    records.extend(_without_lost_directories(image, broker))
+    records: list[Any] = []
+    if not same:  # an id that was unregistered may stand in the partitions still; how it stopped, nobody knows
+        clean = known is not None and known.epoch == registration.previous_epoch
+        lost = None if known is None else _lost_directories(known, broker, given_up=registration.lost_given_up)
+        records = yield from _came_back(image, broker.id, clean=clean, lost=lost, defaults=defaults)
     # The registration comes last: should the rest be cut off, the broker registers again and it is done again.
     records.append(broker_record(broker))
     return Decision(records, epoch)
 
 
-def _without_lost_directories(image: ClusterImage, broker: BrokerImage) -> list[Any]:
-    """Partitions whose directory the broker no longer has are in whichever it chooses for them."""
-    records: list[Any] = []
-    if not broker.log_dirs:
-        return records
-    before = image.brokers.get(broker.id)
-    if before is None or set(before.log_dirs) <= set(broker.log_dirs):
-        return records
+def _lost_directories(before: BrokerImage, broker: BrokerImage, *, given_up: bool) -> LostDirectories | None:
+    """What the broker's former self had and this one has not. Where none of it is left, what was never assigned to a
+    directory is lost too: it can't be in one of these."""
+    if not broker.log_dirs or set(before.log_dirs) <= set(broker.log_dirs):
+        return None
     lost = set(before.log_dirs) - set(broker.log_dirs)
-    for topic in image.topics.values():
-        for index, partition in enumerate(topic.partitions):
-            places = list(zip(partition.replicas, partition.directories, strict=False))
-            if any(replica == broker.id and directory in lost for replica, directory in places):
-                directories = [
-                    default_directory(broker) if replica == broker.id and directory in lost else directory
-                    for replica, directory in places
-                ]
-                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.id, directories=directories))
-    return records
+    if lost == set(before.log_dirs):
+        lost |= {MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY}
+    return LostDirectories(broker.id, frozenset(lost), default_directory(broker), given_up)
 
 
-def _went_down(image: ClusterImage, broker_id: int, *, clean: bool, defaults: Defaults) -> list[Any]:
-    """The broker's former self is gone. Where it may have lost data, it is no longer eligible for anything."""
-    if clean:
-        return leave_isr(image, broker_id, defaults)
+def _came_back(
+    image: ClusterImage, broker_id: int, *, clean: bool, lost: LostDirectories | None, defaults: Defaults
+) -> Steps[list[Any]]:
+    """The broker's former self is gone. Where it may have lost data, it is no longer eligible for anything; what was in
+    directories that it no longer has is lost, whatever else it says."""
     eligible = elr_enabled(image)
-    return list(
-        change_leaders(
-            image,
-            defaults,
-            lambda partition: broker_id in partition.isr or (eligible and broker_id in partition.elr),
-            acceptable=active_in(image),
-            leaving=NO_LEADER if eligible else broker_id,
-            unclean=broker_id if eligible else NO_LEADER,
-            reopening=broker_id,
-        )
+    unclean = eligible and not clean
+    return change_leaders(
+        image,
+        defaults,
+        broker_id,
+        lambda partition: (
+            broker_id in partition.isr
+            or (unclean and broker_id in partition.elr)
+            or (lost is not None and lost.hold(partition))
+        ),
+        acceptable=active_in(image),
+        leaving=NO_LEADER if unclean else broker_id,
+        unclean=broker_id if unclean else NO_LEADER,
+        reopening=NO_LEADER if clean else broker_id,
+        lost=lost,
     )
 
 
-def leave_isr(image: ClusterImage, broker_id: int, defaults: Defaults) -> list[Any]:
-    return list(
-        change_leaders(
-            image,
-            defaults,
-            lambda partition: broker_id in partition.isr,
-            acceptable=active_in(image),
-            leaving=broker_id,
-        )
+def leave_isr(image: ClusterImage, broker_id: int, defaults: Defaults, *, for_good: bool = False) -> Steps[list[Any]]:
+    return change_leaders(
+        image,
+        defaults,
+        broker_id,
+        lambda partition: broker_id in partition.isr,
+        acceptable=active_in(image),
+        leaving=broker_id,
+        for_good=for_good,
     )
 
 
-def active_in(image: ClusterImage) -> "_Active":
-    return _Active(image)
+def leads(image: ClusterImage, broker_id: int) -> bool:
+    """Whether it leads any partition: of those that it has a replica of."""
+    return any(
+        image.topics[name].partitions[i].leader == broker_id for name, of in replicas_of(image, broker_id) for i in of
+    )
 
 
-class _Active:
-    """Whether a broker may lead, as the image has it; `also` one that is just being let in."""
+def active_in(image: ClusterImage, also: int = NO_LEADER) -> Callable[[int, PartitionImage], bool]:
+    """Whether a replica may lead, as the image has it: its broker is active, or `also`, which is just being let in, and
+    has the directory that the replica is assigned to."""
+    brokers = image.brokers
 
-    __slots__ = ("_also", "_brokers")
+    def acceptable(broker_id: int, partition: PartitionImage) -> bool:
+        broker = brokers.get(broker_id)
+        if broker is None or not (broker.active or broker_id == also):
+            return False
+        return is_directory_online(broker, partition)
 
-    def __init__(self, image: ClusterImage, also: int = NO_LEADER) -> None:
-        self._brokers = image.brokers
-        self._also = also
+    return acceptable
 
-    def __call__(self, broker_id: int) -> bool:
-        broker = self._brokers.get(broker_id)
-        return broker is not None and (broker.active or broker_id == self._also)
+
+def is_directory_online(broker: BrokerImage, partition: PartitionImage) -> bool:
+    """Whether the broker has the directory that its replica is assigned to. Unassigned, it may be in any of them."""
+    if not partition.directories or not broker.log_dirs:
+        return True
+    return is_online(broker, partition.directories[partition.replicas.index(broker.id)])
+
+
+def is_online(broker: BrokerImage, directory: bytes) -> bool:
+    """Whether the broker has this directory; one that nobody chose yet is wherever there is room."""
+    if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+        return True
+    return not broker.log_dirs or directory in broker.log_dirs
 
 
 def check_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:
@@ -160,7 +181,7 @@ def check_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:
     return broker
 
 
-def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
+def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Steps[Decision[Any, None]]:
     """The broker has caught up: it may lead, and takes the partitions that wait for it."""
     broker = check_epoch(image, broker_id, epoch)
     if not broker.fenced:
@@ -169,25 +190,29 @@ def unfence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults)
     if broker.cordoned_log_dirs is None and image.metadata_version >= MV_4_3_IV0:
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, cordoned_log_dirs=[]))
     records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=-1))
-    records.extend(
-        change_leaders(
-            image, defaults, lambda partition: partition.leader == NO_LEADER, acceptable=_Active(image, also=broker_id)
-        )
+    records += yield from change_leaders(
+        image,
+        defaults,
+        NO_LEADER,
+        lambda partition: True,
+        acceptable=active_in(image, also=broker_id),
     )
     return Decision(records, None)
 
 
-def fence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
+def fence(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Steps[Decision[Any, None]]:
     """The broker is silent, or stopped: others lead what it led."""
     broker = check_epoch(image, broker_id, epoch)
     if broker.fenced:
         return Decision([], None)
-    records: list[Any] = leave_isr(image, broker_id, defaults)
+    records = yield from leave_isr(image, broker_id, defaults)
     records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=1))
     return Decision(records, None)
 
 
-def controlled_shutdown(image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults) -> Decision[Any, None]:
+def controlled_shutdown(
+    image: ClusterImage, broker_id: int, epoch: int, defaults: Defaults
+) -> Steps[Decision[Any, None]]:
     """The broker wants to stop: it hands over what it leads, and then is fenced."""
     broker = check_epoch(image, broker_id, epoch)
     records: list[Any] = []
@@ -195,15 +220,15 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, epoch: int, default
         records.append(
             BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
         )
-    records.extend(leave_isr(image, broker_id, defaults))
+    records += yield from leave_isr(image, broker_id, defaults)
     return Decision(records, None)
 
 
-def unregister(image: ClusterImage, broker_id: int, defaults: Defaults) -> Decision[Any, None]:
+def unregister(image: ClusterImage, broker_id: int, defaults: Defaults) -> Steps[Decision[Any, None]]:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} isn't registered")
-    records: list[Any] = leave_isr(image, broker_id, defaults)
+    records = yield from leave_isr(image, broker_id, defaults, for_good=True)
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Decision(records, None)
 
@@ -215,23 +240,13 @@ def register_controller(
     endpoints: Sequence[EndpointImage],
     features: Mapping[str, tuple[int, int]],
 ) -> Decision[Any, None]:
-    """A controller names its endpoints and the features it supports."""
-    if image.metadata_version < MV_3_7_IV0:
+    """A controller names its endpoints and the features it supports. Who is known so already changes nothing:
+    controllers ask again until they see the record, and each names its own when it comes to lead.
+    """
+    controller = ControllerImage(controller_id, incarnation_id, tuple(endpoints), features)
+    if image.metadata_version < MV_3_7_IV0 or image.controllers.get(controller_id) == controller:
         return Decision([], None)
-    record = RegisterControllerRecord(
-        controller_id=controller_id,
-        incarnation_id=incarnation_id,
-        zk_migration_ready=False,
-        end_points=[
-            ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
-            for e in endpoints
-        ],
-        features=[
-            ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in features.items()
-        ],
-    )
-    return Decision([record], None)
+    return Decision([controller_record(controller)], None)
 
 
 def _check_directories(image: ClusterImage, registration: Registration) -> None:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from tidelog.config.broker import BrokerConfig
+from tidelog.config.cluster import HOST
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig, check_group
 from tidelog.config.setting import ConfigError, Setting, Type
 from tidelog.config.topic import STORAGE, TopicConfig, check_topic, resolve_topic
@@ -74,7 +75,6 @@ def alter_configs(
     resources: Sequence[ResourceChange],
     *,
     broker: BrokerConfig,
-    node_id: int,
     validate_only: bool = False,
 ) -> Steps[Decision[Any, list[Outcome]]]:
     """The records, and an outcome for each resource, in order. In steps; POLICY_VIOLATION where they are too many."""
@@ -86,7 +86,7 @@ def alter_configs(
             yield
         try:
             if wrong is None:
-                records += yield from _alter(image, resource, broker, node_id)
+                records += yield from _alter(image, resource, broker)
             outcomes.append(wrong or Outcome())
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
@@ -123,13 +123,13 @@ def check_resources(resources: Sequence[ResourceChange]) -> Steps[list[Outcome |
     return outcomes
 
 
-def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig, node_id: int) -> Steps[list[Any]]:
+def _alter(image: ClusterImage, resource: ResourceChange, broker: BrokerConfig) -> Steps[list[Any]]:
     if resource.type == TOPIC_RESOURCE:
         schema: Mapping[str, Setting] = TopicConfig.SETTINGS
     elif resource.type == BROKER_RESOURCE:
         schema = BrokerConfig.SETTINGS
         if resource.name:
-            _check_own_id(resource.name, node_id)
+            _node_id(resource.name)
     elif resource.type == GROUP_RESOURCE:
         schema = GroupConfig.SETTINGS
     else:
@@ -175,12 +175,16 @@ def _check_shape(resource: ResourceChange) -> None:
     check_sizes(change.value or "" for change in resource.changes)
 
 
-def _check_own_id(name: str, node_id: int) -> None:
+def _node_id(name: str) -> int:
     try:
-        asked = int(name)
+        return int(name)
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
-    if asked != node_id:
+
+
+def check_own_id(name: str, node_id: int) -> None:
+    """KafkaError where a broker is asked to change the settings of another one. The controller changes any broker's."""
+    if _node_id(name) != node_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
@@ -258,7 +262,8 @@ def _check_broker(
     after: Mapping[str, str],
     broker: BrokerConfig,
 ) -> None:
-    fixed = sorted(name for name in after if name in BrokerConfig.SETTINGS and not BrokerConfig.SETTINGS[name].dynamic)
+    static = [name for name in after if name in BrokerConfig.SETTINGS and not BrokerConfig.SETTINGS[name].dynamic]
+    fixed = sorted(name for name in static if name != HOST or not resource.name)  # a broker's word on itself
     if fixed:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     try:
@@ -269,6 +274,12 @@ def _check_broker(
     check_sizes(after.values())
     if image.features.get(ELR_VERSION, 0) > 0:
         _check_min_insync(resource, before, after)
+    if resource.name and not _is_node(image, int(resource.name)):
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
+
+
+def _is_node(image: ClusterImage, id: int) -> bool:
+    return id in image.brokers or id in image.controllers
 
 
 def _check_min_insync(resource: ResourceChange, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tidelog.controller.brokers import active_in
-from tidelog.controller.leaders import Defaults, Election, Rules, changed_fields, effective_min_isr, elr_enabled
+from tidelog.controller.changes import Changes
+from tidelog.controller.leaders import Defaults
+from tidelog.controller.partition_change import Election
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
 from tidelog.metadata.image import NO_LEADER, ClusterImage
@@ -15,7 +16,6 @@ from tidelog.wire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from tidelog.wire.records.metadata import PartitionChangeRecord
 
 LOOKS_A_STEP = 64
 _TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -28,7 +28,7 @@ def elect_leaders(
     election = _TYPES.get(request.election_type)
     if election is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}.")
-    records: list[Any] = []
+    changes = Changes(image, defaults)
     results: list[ReplicaElectionResult] = []
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
@@ -45,7 +45,7 @@ def elect_leaders(
                 looks = 0
                 yield
             try:
-                records.append(_elect(image, name, index, election, defaults))
+                _elect(changes, image, name, index, election)
             except KafkaError as error:
                 if request.topic_partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                     answers.append(
@@ -54,22 +54,19 @@ def elect_leaders(
             else:
                 answers.append(PartitionResult(partition_id=index, error_message=None))
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    return Decision(records, ElectLeadersResponse(replica_election_results=results))
+    return Decision(changes.records, ElectLeadersResponse(replica_election_results=results))
 
 
-def _elect(image: ClusterImage, name: str, index: int, election: Election, defaults: Defaults) -> PartitionChangeRecord:
+def _elect(changes: Changes, image: ClusterImage, name: str, index: int, election: Election) -> None:
     topic = image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
-    if not 0 <= index < len(topic.partitions):
+    partition = changes.partition(topic, index)
+    if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
-    partition = topic.partitions[index]
     preferred = election is Election.PREFERRED
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have.")
-    rules = Rules(effective_min_isr(image, topic, defaults), elr_enabled(image), election, active_in(image))
-    fields = changed_fields(partition, rules)
-    if fields is None:
+    if changes.change(topic, index, election=election) is None:
         code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         raise KafkaError(code, f"No replica of {name}-{index} can be elected.")
-    return PartitionChangeRecord(partition_id=index, topic_id=topic.id, **fields)

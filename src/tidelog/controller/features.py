@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from tidelog.controller.configs import MIN_INSYNC_REPLICAS
+from tidelog.controller.leaders import Defaults
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
-from tidelog.metadata.image import ClusterImage
+from tidelog.metadata.image import BROKER_RESOURCE, ClusterImage
 from tidelog.metadata.versions import (
     ELR_VERSION,
     KRAFT_VERSION,
@@ -25,7 +27,7 @@ from tidelog.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from tidelog.wire.records.metadata import FeatureLevelRecord
+from tidelog.wire.records.metadata import ConfigRecord, FeatureLevelRecord
 
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
@@ -37,7 +39,11 @@ _RECORDS_CHANGED_AT = (MV_3_4_IV0, 11, MV_3_6_IV1, 14, MV_3_7_IV0, MV_3_7_IV2, M
 
 
 def update_features(
-    image: ClusterImage, request: UpdateFeaturesRequest, kraft_version: int, version: int
+    image: ClusterImage,
+    request: UpdateFeaturesRequest,
+    kraft_version: int,
+    version: int,
+    defaults: Defaults,
 ) -> Steps[Decision[Any, UpdateFeaturesResponse]]:
     """`kraft_version` is the quorum's; `version` the request's, since v0 says otherwise what a downgrade is."""
     records: list[Any] = []
@@ -56,9 +62,28 @@ def update_features(
                 error_message=f"No feature was updated, since one of them could not be: {error.message}",
             ),
         )
+    if any(update.feature == ELR_VERSION and update.max_version_level > 0 for update in request.feature_updates):
+        records = [*_one_min_isr(image, defaults), *records]
     results = [UpdatableFeatureResult(feature=u.feature, error_message=None) for u in request.feature_updates]
     response = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else [])
     return Decision([] if request.validate_only else records, response)
+
+
+def _one_min_isr(image: ClusterImage, defaults: Defaults) -> list[Any]:
+    """Eligible leader replicas are reckoned from one min.insync.replicas for all brokers: it is written down where it
+    wasn't, and brokers lose their own."""
+    records: list[Any] = []
+    if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER_RESOURCE, ""), {}):
+        records.append(min_isr_record("", str(defaults.min_insync_replicas)))
+    for (kind, name), configs in image.configs.items():
+        if kind == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in configs:
+            records.append(min_isr_record(name, None))
+    return records
+
+
+def min_isr_record(broker: str, value: str | None) -> ConfigRecord:
+    """Of a broker; of all, where it has no name."""
+    return ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=broker, name=MIN_INSYNC_REPLICAS, value=value)
 
 
 def _update(

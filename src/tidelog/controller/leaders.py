@@ -11,22 +11,19 @@ would write that it has none. So a restart of the broker costs no record a parti
 which opens a new leader epoch, since the end of the log may not be what it was.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tidelog.controller.partition_change import Election, Electors, as_it_is, change
+from tidelog.env.slices import Steps, ordered
+from tidelog.metadata.broker_replicas import replicas_of
 from tidelog.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from tidelog.metadata.versions import ELR_VERSION
+from tidelog.metadata.versions import ELR_VERSION, MV_3_6_IV0
 from tidelog.wire.records.metadata import PartitionChangeRecord
 
-RECOVERING = 1
-
-
-class Election(Enum):
-    PREFERRED = "preferred"  # the first replica if it may lead
-    ONLINE = "online"  # whoever may lead; the present leader if it may
-    UNCLEAN = "unclean"  # and any live replica where nobody may
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+LOOKS_A_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +38,38 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for the partitions of one topic in one change."""
+    """What holds for the partitions of one topic when a broker goes or comes."""
 
-    min_isr: int
-    elr_enabled: bool
-    election: Election
-    acceptable: Callable[[int], bool]
-    """Whether a broker may lead, apart from what the partition says."""
+    electors: Electors
     leaving: int = NO_LEADER
     """A broker that leaves the ISR."""
     unclean: int = NO_LEADER
     """A broker that went down uncleanly: it leaves the ISR and the ELR."""
     reopening: int = NO_LEADER
     """A broker whose logs may not end where they did: what it alone has goes on in a new leader epoch."""
+    lost: "LostDirectories | None" = None
+    """Directories that a broker had and has no more: what it held in them is gone."""
+    for_good: bool = False
+    """The broker that leaves isn't waited for: what it alone has is without a leader, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostDirectories:
+    """Directories that came no more with a broker's registration. A replica in one of them is empty now, wherever it is
+    made again: it is neither in sync nor eligible, nor is it the last leader that is known."""
+
+    broker_id: int
+    directories: frozenset[bytes]
+    instead: bytes
+    """Where its replicas are made again."""
+    given_up: bool = False
+    """The operator said that they are lost: what nobody else has begins anew, as in an unclean election."""
+
+    def hold(self, partition: PartitionImage) -> bool:
+        return any(
+            replica == self.broker_id and directory in self.directories
+            for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+        )
 
 
 def effective_config(image: ClusterImage, topic: str, name: str, default: str) -> str:
@@ -73,98 +89,113 @@ def effective_min_isr(image: ClusterImage, topic: TopicImage, defaults: Defaults
 
 def unclean_allowed(image: ClusterImage, topic: str, defaults: Defaults) -> bool:
     default = str(defaults.unclean_leader_election).lower()
-    return effective_config(image, topic, "unclean.leader.election.enable", default) == "true"
+    return effective_config(image, topic, UNCLEAN_ELECTION, default) == "true"
+
+
+def usual_election(image: ClusterImage, topic: str, defaults: Defaults) -> Election:
+    """How a leader is looked for when nobody asked for one."""
+    return Election.UNCLEAN if unclean_allowed(image, topic, defaults) else Election.ONLINE
+
+
+def electors_of(
+    image: ClusterImage,
+    topic: TopicImage,
+    defaults: Defaults,
+    election: Election,
+    acceptable: Callable[[int, PartitionImage], bool],
+    *,
+    leaving: int = NO_LEADER,
+    unclean: int = NO_LEADER,
+) -> Electors:
+    return Electors(
+        effective_min_isr(image, topic, defaults),
+        elr_enabled(image),
+        election,
+        acceptable,
+        gone=frozenset((leaving, unclean)),
+        unclean=unclean,
+        epoch_on_shrink=image.metadata_version < MV_3_6_IV0,
+    )
 
 
 def change_leaders(
     image: ClusterImage,
     defaults: Defaults,
+    holder: int,
     concerned: Callable[[PartitionImage], bool],
     *,
-    acceptable: Callable[[int], bool],
+    acceptable: Callable[[int, PartitionImage], bool],
     leaving: int = NO_LEADER,
     unclean: int = NO_LEADER,
     reopening: int = NO_LEADER,
-) -> Iterator[PartitionChangeRecord]:
-    """Changes of leader and ISR for every partition that is concerned; those that stay as they are give no record."""
-    for topic in image.topics.values():
+    lost: LostDirectories | None = None,
+    for_good: bool = False,
+) -> Steps[list[Any]]:
+    """Changes of leader and ISR for every partition of which the broker `holder` has a replica, or, where that is
+    NO_LEADER, which nobody leads, and that is concerned; those that stay as they are give no record. No other one is
+    looked at."""
+    records: list[Any] = []
+    looks = 0
+    indexes_of = dict(replicas_of(image, holder))
+    for name in (yield from ordered(list(indexes_of))):
+        topic = image.topics[name]
         rules: Rules | None = None
         known: dict[PartitionImage, Mapping[str, Any] | None] = {}  # equal partitions change alike
-        for index, partition in enumerate(topic.partitions):
+        for index in indexes_of[name]:
+            looks += 1
+            if not looks % LOOKS_A_STEP:
+                yield
+            partition = topic.partitions[index]
             if partition not in known:
                 if not concerned(partition):
                     known[partition] = None
                     continue
                 if rules is None:
-                    election = Election.UNCLEAN if unclean_allowed(image, topic.name, defaults) else Election.ONLINE
-                    min_isr = effective_min_isr(image, topic, defaults)
-                    rules = Rules(min_isr, elr_enabled(image), election, acceptable, leaving, unclean, reopening)
+                    election = usual_election(image, topic.name, defaults)
+                    electors = electors_of(
+                        image, topic, defaults, election, acceptable, leaving=leaving, unclean=unclean
+                    )
+                    rules = Rules(electors, leaving, unclean, reopening, lost, for_good)
                 known[partition] = changed_fields(partition, rules)
             fields = known[partition]
             if fields is not None:
-                yield PartitionChangeRecord(partition_id=index, topic_id=topic.id, **fields)
+                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.id, **fields))
+    return records
 
 
 def changed_fields(partition: PartitionImage, rules: Rules) -> Mapping[str, Any] | None:
     """What a PartitionChangeRecord has to say under these rules; None where nothing changes."""
+    if rules.lost is not None and rules.lost.hold(partition):
+        return _without_directory(partition, rules, rules.lost)
     gone = (rules.leaving, rules.unclean)
-    if partition.replicas == (partition.leader,) and partition.leader in gone:
+    if partition.replicas == (partition.leader,) and partition.leader in gone and not rules.for_good:
         return {"leader": partition.leader} if partition.leader == rules.reopening else None
-    isr = [replica for replica in partition.isr if replica not in gone]
-    elr = _eligible(partition, isr, rules)
-    leader, unclean = _elect(partition, isr, elr, rules)
-    fields: dict[str, Any] = {}
-    if leader != partition.leader:
-        fields["leader"] = leader
-        if leader in elr and not unclean:
-            isr = [leader]
-            elr = [replica for replica in elr if replica != leader]
-        if unclean:
-            isr, elr = [leader], []
-            if partition.leader_recovery_state != RECOVERING:
-                fields["leader_recovery_state"] = RECOVERING
-    if elr != list(partition.elr):
-        fields["eligible_leader_replicas"] = elr
-    # Without ELR the last member stays in the ISR when it goes, so that it is known who may lead again.
-    if isr != list(partition.isr) and (isr or rules.elr_enabled):
-        fields["isr"] = isr
-    if rules.elr_enabled and "leader" in fields:
-        if leader == NO_LEADER and not partition.last_known_elr:
-            fields["last_known_elr"] = [partition.leader]
-        elif leader != NO_LEADER and partition.last_known_elr:
-            fields["last_known_elr"] = []
-    return fields or None
+    return _without(partition, rules.electors, gone) or None
 
 
-def _eligible(partition: PartitionImage, isr: list[int], rules: Rules) -> list[int]:
-    if not rules.elr_enabled or len(isr) >= rules.min_isr:
-        return []
-    return [r for r in sorted({*partition.elr, *partition.isr}) if r not in isr and r != rules.unclean]
+def _without(
+    partition: PartitionImage,
+    electors: Electors,
+    gone: tuple[int, ...],
+    directories: tuple[tuple[int, bytes], ...] = (),
+) -> dict[str, Any]:
+    isr = tuple(replica for replica in partition.isr if replica not in gone)
+    return change(partition, electors, replace(as_it_is(partition), isr=isr, directories=directories))
 
 
-def _elect(partition: PartitionImage, isr: list[int], elr: list[int], rules: Rules) -> tuple[int, bool]:
-    """The leader, and whether it was taken uncleanly."""
-
-    def may_lead(replica: int) -> bool:
-        return (replica in isr or (not isr and replica in elr)) and _acceptable(replica, rules)
-
-    preferred = partition.replicas[0]
-    if rules.election is Election.PREFERRED and may_lead(preferred):
-        return preferred, False
-    if may_lead(partition.leader):
-        return partition.leader, False
-    for replica in partition.replicas:
-        if may_lead(replica):
-            return replica, False
-    last_known = partition.last_known_elr
-    if rules.elr_enabled and not isr and not elr and len(last_known) == 1 and _acceptable(last_known[0], rules):
-        return last_known[0], True
-    if rules.election is Election.UNCLEAN:
-        for replica in partition.replicas:
-            if _acceptable(replica, rules):
-                return replica, True
-    return NO_LEADER, False
-
-
-def _acceptable(replica: int, rules: Rules) -> bool:
-    return replica not in (rules.leaving, rules.unclean) and rules.acceptable(replica)
+def _without_directory(partition: PartitionImage, rules: Rules, lost: LostDirectories) -> Mapping[str, Any]:
+    """The broker's replica is empty: it is told where to make it again, and has no claim to what was there."""
+    broker_id = lost.broker_id
+    if lost.given_up and partition.replicas == (broker_id,):
+        return {"leader": broker_id, "isr": [broker_id], "directories": [lost.instead]}
+    gone = (broker_id, rules.leaving)
+    electors = replace(rules.electors, gone=frozenset(gone), unclean=broker_id)
+    fields = _without(partition, electors, gone, ((broker_id, lost.instead),))
+    last_known = fields.get("last_known_elr", list(partition.last_known_elr))
+    if broker_id in last_known:
+        fields["last_known_elr"] = [replica for replica in last_known if replica != broker_id]
+    if fields.get("last_known_elr") == list(partition.last_known_elr):
+        del fields["last_known_elr"]
+    if not rules.electors.elr_enabled and partition.isr == (broker_id,):
+        fields.setdefault("isr", [])  # nobody is left who has it
+    return fields

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from tidelog.controller.bounds import BATCH_BYTES
+from tidelog.controller.bounds import BATCH_BYTES, BATCH_RECORDS
 from tidelog.env.slices import Steps, whole
 from tidelog.metadata.versions import MV_3_6_IV1, record_version
 from tidelog.raft.control import DataRecords, data_records
@@ -140,7 +140,8 @@ class RecordLog:
 
 def split(values: Sequence[bytes], level: int) -> Iterator[Sequence[bytes]]:
     """The batches in which to write records that count as one change."""
-    if sum(map(len, values)) <= BATCH_BYTES:
+    small = sum(map(len, values)) <= BATCH_BYTES
+    if small and (len(values) <= BATCH_RECORDS or level < MV_3_6_IV1):
         yield values
         return
     if level < MV_3_6_IV1:
@@ -150,7 +151,7 @@ def split(values: Sequence[bytes], level: int) -> Iterator[Sequence[bytes]]:
     for value in values:
         batch.append(value)
         size += len(value)
-        if size >= BATCH_BYTES:
+        if size >= BATCH_BYTES or len(batch) >= BATCH_RECORDS:
             yield batch
             batch, size = [], 0
     batch.append(encode_record(EndTransactionRecord(), 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -24,7 +24,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.promise import Promise
-    from tidelog.metadata.follow import Follower
+    from tidelog.metadata.follow import ChangedTopics, Follower
     from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
 
@@ -137,9 +137,12 @@ class Shards(Generic[S, L]):
             # Importing takes some tens of milliseconds, which the loop needn't wait for.
             self._env.loop.run_blocking(self._kind.make).on_done(self._import_done)
         else:
-            self._queue += [index for index in self._led() if self.slot(index).known is None]
-            self._work_later()
+            self._load(self._led())
         self._in_background = True
+
+    def _load(self, some: Iterable[int]) -> None:
+        self._queue += [index for index in some if self.slot(index).known is None]
+        self._work_later()
 
     def _import_done(self, promise: Promise[Kind[S, L]]) -> None:
         if isinstance(self._kind, LateKind):
@@ -325,21 +328,25 @@ class Shards(Generic[S, L]):
             listener(shard)
 
     def _image_changed(
-        self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
     ) -> None:
         before, after = old.topics.get(self.topic), new.topics.get(self.topic)
         if before is after:
             return
-        for slot in [self._slots[index] for index in sorted(self._slots)]:
-            known = slot.known
+        if before is not None and after is not None and before.id == after.id:
+            changed_ones = sorted(changed_topics.get(after.id, ()))
+        else:
+            changed_ones = sorted({*self._slots, *range(0 if after is None else len(after.partitions))})
+        for index in changed_ones:
+            known = self._slots[index].known if index in self._slots else None
             if known is None:
                 continue
-            image = new.partition(self.topic, slot.index)
+            image = new.partition(self.topic, index)
             gone = after is None or after.id != known.partition.topic_id
             if gone or image is None or image.leader != self._node_id or image.leader_epoch != known.epoch:
-                self.unload(slot.index)
+                self.unload(index)
         if self._in_background:
-            self.load_rest()
+            self._load(index for index in changed_ones if self._leads(index))
 
     def check_invariants(self) -> None:
         """What holds between any two events; for tests and simulation."""

@@ -26,3 +26,10 @@ CPU_READ_S = 0.005
 
 THREADS_MAX = 18
 """Eight for the group commit, three for the journal, the others for what takes long; each is made when first needed."""
+
+# -- connecting outward
+
+LOOKUPS_AT_ONCE = 2
+"""Names that are looked up at once: each holds a thread, for half a minute where nobody answers."""
+LOOKUPS_WAITING_MAX = 1000
+"""Names that wait for that."""

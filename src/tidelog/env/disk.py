@@ -47,6 +47,11 @@ class File(ReadableFile, Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def start_sync(self) -> None:
+        """Have what was written go to the disk soon, so that the syncs of several files overlap there. It promises
+        nothing: `sync` does, and tells of errors."""
+        ...
+
     def sync(self) -> None:
         """Make contents and size durable (fdatasync). Blocks: for `Loop.run_blocking`, or at start and stop.
 
@@ -110,8 +115,8 @@ class Disk(Protocol):
         """Have the file count as last written to at this time. Not durable."""
         ...
 
-    def make_folders(self, path: str) -> None:
-        """Make the folder and its parents; fine where it exists."""
+    def make_folders(self, path: str) -> bool:
+        """Make the folder and its parents; fine where it exists. Whether it is new."""
         ...
 
     def remove(self, path: str) -> None: ...

@@ -1,7 +1,11 @@
 """Listening and connecting. A `Socket` is non-blocking: it raises BlockingIOError where it would wait."""
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from tidelog.env.loop import Loop
+    from tidelog.env.promise import Promise
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -42,4 +46,18 @@ class Network(Protocol):
 
         The buffers are those of each connection's socket; -1 leaves them to the system.
         """
+        ...
+
+    def connect(self, loop: "Loop", host: str, port: int, timeout_s: float) -> "Promise[Socket]":
+        """A connection to the first address of `host` that takes one. Nothing blocks: names are looked up aside.
+
+        The promise is settled on the loop, never before this returns. It fails with an OSError: refused, no such host,
+        or TimeoutError when `timeout_s` is over, the look-up included. Whoever has lost interest meanwhile closes the
+        socket when it comes.
+        """
+        ...
+
+    def abandon(self, sock: Socket) -> None:
+        """Close a connection, and take back what was given to it and hasn't arrived: `close` alone leaves that to the
+        system, which may deliver it minutes later, when a network is whole again."""
         ...

@@ -1,5 +1,6 @@
 """The real disk: os.write, fdatasync, sendfile, mmap."""
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -14,6 +15,13 @@ from tidelog.env.network import Buffer, Socket
 # mapping for every few kilobytes that a growing segment gained would cost more than it saves.
 REMAP_BYTES = 1 << 20
 ZEROS_BYTES = 1 << 20
+
+# What Python doesn't offer.
+_libc = ctypes.CDLL(None, use_errno=True)
+_sync_file_range = _libc.sync_file_range
+_sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+_RANGE_WRITE = 2
+"""Begin to write the dirty pages, wait for none."""
 
 
 class RealFile:
@@ -93,6 +101,9 @@ class RealFile:
     def truncate(self, size: int) -> None:
         self._map, self._mapped = None, 0
         os.ftruncate(self._fd, size)
+
+    def start_sync(self) -> None:
+        _sync_file_range(self._fd, 0, 0, _RANGE_WRITE)  # a failure is told by the sync that follows
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -179,8 +190,15 @@ class RealDisk:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
-    def make_folders(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_folders(self, path: str) -> bool:
+        try:
+            os.mkdir(path)  # mostly that is all: each look before it would be another call
+        except FileExistsError:
+            os.makedirs(path, exist_ok=True)  # refuses what isn't a folder
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
 
     def remove(self, path: str) -> None:
         os.remove(path)
@@ -252,9 +270,7 @@ def _open_folder(path: str) -> _Held:
 
 
 def _syncfs(fd: int, path: str) -> None:
-    """syncfs(2), which Python does not offer. Reports write errors since Linux 5.8."""
-    import ctypes
-
-    if ctypes.CDLL(None, use_errno=True).syncfs(fd) != 0:
+    """syncfs(2). Reports write errors since Linux 5.8."""
+    if _libc.syncfs(fd) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)

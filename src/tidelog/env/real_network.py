@@ -3,13 +3,21 @@
 import errno
 import resource
 import socket
+from contextlib import suppress
+from struct import pack
 from typing import cast
 
+from tidelog.env.loop import Loop
 from tidelog.env.network import Socket
+from tidelog.env.promise import Promise
+from tidelog.env.real_connect import Connecting, Lookups, both_loopbacks
 
 PORT_TRIES = 20
 RESERVED_FILES = 64
 """Descriptors, or a quarter of all, that connections leave to the logs: the last ones are no use to a client."""
+
+
+NO_LINGERING = pack("ii", 1, 0)
 
 
 class RealListener:
@@ -45,6 +53,18 @@ class RealListener:
 
 
 class RealNetwork:
+    def __init__(self) -> None:
+        self._lookups = Lookups()
+
+    def connect(self, loop: Loop, host: str, port: int, timeout_s: float) -> Promise[Socket]:
+        return Connecting(loop, self._lookups, host, port, timeout_s).promise
+
+    def abandon(self, sock: Socket) -> None:
+        """With a reset, so that the system forgets what it holds."""
+        with suppress(OSError):
+            cast(socket.socket, sock).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
+        sock.close()
+
     def listen(
         self, host: str, port: int, backlog: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
     ) -> RealListener:
@@ -64,10 +84,8 @@ class RealNetwork:
 
 
 def _both_families(which: str) -> list[tuple[socket.AddressFamily, str]]:
-    addresses = [(socket.AF_INET, "127.0.0.1" if which else "0.0.0.0")]
-    if socket.has_ipv6 and _has_ipv6_loopback():
-        addresses.append((socket.AF_INET6, "::1" if which else "::"))
-    return addresses
+    addresses = both_loopbacks() if which else [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")]
+    return addresses if socket.has_ipv6 and _has_ipv6_loopback() else addresses[:1]
 
 
 def _has_ipv6_loopback() -> bool:

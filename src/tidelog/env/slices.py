@@ -14,7 +14,7 @@ from enum import Enum
 from heapq import merge
 from itertools import islice
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from tidelog.env.bounds import DRIVEN_S_A_TURN, SLICE_S, WOKEN_S, WOKEN_S_A_TURN
 from tidelog.env.promise import Promise
@@ -147,6 +147,15 @@ def settled(promise: Promise[T]) -> Steps[T]:
     while not promise.done:
         yield promise
     return promise.result()
+
+
+def outcome(given: Any) -> Steps[Any]:
+    """What comes of what a handler gave back: steps to a response, the promise of one, or the response itself."""
+    if isinstance(given, Generator):
+        given = yield from cast("Steps[Any]", given)
+    if isinstance(given, Promise):
+        given = yield from settled(cast("Promise[Any]", given))
+    return given
 
 
 def mapped(make: Callable[[T], U], items: Sequence[T], at_once: int = ITEMS_A_STEP) -> Steps[list[U]]:

@@ -50,10 +50,9 @@ class Beginning:
         """`segment` is None where something failed."""
         folder = self._folder
         try:
-            new = not self.disk.exists(folder.folder)
-            self.disk.make_folders(folder.folder)
+            new = self.disk.make_folders(folder.folder)
             folder.name_topic(self.disk, new=new)
-            self.segment = Segments(self, folder).begin(self._base, self.clock.now_ms())
+            self.segment = Segments(self, folder).begin(self._base, self.clock.now_ms(), new=new)
         except OSError:
             return
 

@@ -16,6 +16,7 @@ from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import settled
 from tidelog.log import checkpoints
 from tidelog.log.checkpoints import CLEAN_SHUTDOWN, CLEANER, LOG_START, RECOVERY_POINT, REPLICATION, CheckpointError
+from tidelog.log.names import partition_folder
 from tidelog.wire.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -194,13 +195,18 @@ class CheckpointFiles:
         """Whether something in the folder of a log that was found may have been made durable once."""
         return self.lost or self.recovery.durable.get(key, 0) != 0
 
+    def _has_segments(self, topic: str, partition: int) -> bool:
+        folder = f"{self.root}/{partition_folder(topic, partition)}"
+        return self._disk.exists(folder) and any(name.endswith(".log") for name in self._disk.list_folder(folder))
+
     def begin(self, found: list[TopicPartition]) -> None:
         """These logs are in the folder. Recovery points that were lost stay so until each log has a new one.
 
         Before the first log the file is made: one that isn't there is lost from then on.
         """
         if self.lost and found:
-            self._report(f"the recovery points in {self.root} are lost: all logs in it are read")
+            if any(self._has_segments(*key) for key in found):  # not so of a metadata log that was just formatted
+                self._report(f"the recovery points in {self.root} are lost: all logs in it are read")
             for key in found:
                 self.recovery.put(key, UNKNOWN)
         try:

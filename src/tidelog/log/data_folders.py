@@ -13,7 +13,7 @@ from tidelog.log.names import DELETE_FOLDER, METADATA_TOPIC, partition_folder
 from tidelog.log.partition_folders import PartitionFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidelog.env.disk import Disk
     from tidelog.log.checkpoint_files import CheckpointFiles
@@ -33,9 +33,12 @@ class DataFolders:
         journals: Mapping[str, Journal],
         remove: Remove,
         report: Callable[[str], None],
+        for_new: Sequence[str] | None = None,
     ) -> None:
+        """`for_new`: those that a new log may go to; None: to any."""
         self._disk = disk
         self._points = points
+        self._for_new = list(points) if for_new is None else for_new
         self._journals = journals
         self._remove = remove
         self._report = report
@@ -119,8 +122,8 @@ class DataFolders:
     # -- new logs, and those that go
 
     def emptiest(self) -> str:
-        """The one with the fewest logs."""
-        return min(self._points, key=lambda root: self._counts[root])
+        """The one with the fewest logs, of those for new ones."""
+        return min(self._for_new, key=lambda root: self._counts[root])
 
     def placed(self, root: str) -> None:
         """A new log is in this one."""

@@ -43,8 +43,8 @@ class PartitionFolder:
     def snapshot_path(self, offset: int) -> str:
         return f"{self.folder}/{segment_stem(offset)}{SNAPSHOT}"
 
-    def name_topic_again(self, disk: Disk) -> None:
-        """Say durably, after a crash, which topic's it is. What a failed sync left in memory only is dirty again then.
+    def name_topic_again(self, disk: Disk, *, durably: bool) -> None:
+        """Say, after a crash, which topic's it is. What a failed sync left in memory only is dirty again then.
 
         What it says can be made again, so no copy comes first, as of records (rewriting.py).
         """
@@ -55,7 +55,8 @@ class PartitionFolder:
         except FileNotFoundError:
             return
         disk.write_at(path, 0, file.read(0, SECTOR_BYTES))
-        file.sync()
+        if durably:
+            file.sync()
 
     def name_topic(self, disk: Disk, *, new: bool = False) -> bool:
         """Say in the folder, which is `new` or not, which topic's it is; whether one that isn't didn't say so.

@@ -19,6 +19,7 @@ from contextlib import suppress
 from enum import Enum
 from errno import ENOSPC
 from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log import checkpoints
@@ -243,6 +244,8 @@ class Journal:
         self._kept: list[str] = []  # their files
         self._kept_keys: frozenset[TopicPartition] = frozenset()  # what they hold, until they are gone for good
         self._voids: dict[TopicPartition, int] = {}
+        self._last_kept: list[tuple[str, Block]] = []  # of each file, by its path
+        self._kept_durably = False
 
     @property
     def state(self) -> JournalState:
@@ -283,6 +286,7 @@ class Journal:
         found = [list(read_blocks(file)) for file in files]
         blocks = sorted((block for each in found for block in each), key=lambda block: block.number)
         newest = blocks[-1].number if blocks else -1
+        self._last_kept = [(file.path, each[-1]) for file, each in zip(files, found, strict=True) if each]
         for file, each in zip(files, found, strict=True):
             at, last = (each[-1].end, each[-1].number) if each else (0, newest)
             if (damage := damage_at(file, at, last)) is not None:
@@ -301,6 +305,27 @@ class Journal:
         opened: they go now."""
         if self._kept and not self._known:
             self._drop_kept()
+        else:
+            self._make_kept_durable()
+
+    def _make_kept_durable(self) -> None:
+        """Who was killed while a block was written, or when its sync had failed, may have left that in memory only: the
+        last of a file, since one comes after the other. It is written once more: then it is dirty (rewriting.py), and
+        the sync means something. Where that fails, logs are made durable as they are opened."""
+        try:
+            for path, block in self._last_kept:
+                file = self._env.disk.open_fixed(path)
+                file.write(block.start, file.read(block.start, block.end - block.start))
+                file.sync()
+        except OSError as error:
+            self._report(f"{self.root}: the journal of an earlier life can't be written again: {error}")
+        else:
+            self._kept_durably = True
+
+    def lasts(self, key: TopicPartition) -> bool:
+        """Whether `entries` are durable, and stay so until `opened`: they may be of another data folder's journal."""
+        known = self._known.get(key, ())
+        return bool(known) and self._kept_durably and all(dirname(entry.path) == self.root for entry in known)
 
     def discard(self) -> None:
         """Nothing of it counts: before that is forgotten, it goes, durably."""

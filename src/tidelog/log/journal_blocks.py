@@ -67,9 +67,10 @@ class Entry(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that is whole: `end` is where the next one begins."""
+    """A block that is whole, from `start` on: `end` is where the next one begins."""
 
     number: int
+    start: int
     end: int
     entries: list[Entry]
 
@@ -138,7 +139,7 @@ def _read_block(file: ReadableFile, at: int, last: int) -> Block | None:
     if len(body) < length or crc32c(body, crc32c(head[_CHECKED_FROM:])) != checksum:
         return None
     found = _entries(file.path, number, at + _BLOCK.size, body, topics, entries)
-    return Block(number, at + block_bytes(length), found)
+    return Block(number, at, at + block_bytes(length), found)
 
 
 def _entries(path: str, number: int, at: int, body: bytes, topics: int, count: int) -> list[Entry]:

@@ -40,6 +40,22 @@ def lasting(entries: Iterable[Entry]) -> list[Entry]:
     return kept
 
 
+def row_to_the_end(entries: Sequence[Entry], segment_base: int, log_end: int) -> list[Entry]:
+    """Those that follow each other in the last segment, whose base this is, up to the log's end; none where the journal
+    doesn't reach that, or goes beyond it.
+
+    What comes before the first of them was durable in the segments when that was written.
+    """
+    if any(entry.end > log_end for entry in entries):
+        return []
+    row: list[Entry] = []
+    for entry in reversed(lasting(entries)):
+        if entry.segment_base != segment_base or entry.end != (row[-1].start if row else log_end):
+            break
+        row.append(entry)
+    return row[::-1]
+
+
 def additions(
     entries: Sequence[Entry],
     read: Callable[[Entry], bytes],

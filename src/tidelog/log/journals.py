@@ -29,6 +29,7 @@ class Journals(Mapping[str, Journal]):
         settle: Callable[[list[Log]], None],
     ) -> None:
         self._disk = env.disk
+        self._unsettled: dict[Log, int] = {}  # opened, and up to there durable only in a journal of an earlier life
         self._by_root = {folder: Journal(env, folder, size, report, remove, settle) for folder in folders}
 
     def __getitem__(self, root: str) -> Journal:
@@ -41,12 +42,31 @@ class Journals(Mapping[str, Journal]):
         return len(self._by_root)
 
     def opened(self, log: Log) -> None:
-        """The log has, durably, what the journals of earlier lives knew of it."""
+        """The log has what the journals of earlier lives knew of it. They keep that until its segments have it durably:
+        `flushed` tells."""
+        if log.ends.stable_end > log.ends.synced_end:
+            self._unsettled[log] = log.ends.stable_end
+        else:
+            self._settled(log)
+
+    def flushed(self, log: Log) -> None:
+        """The log's segments are durable up to its recovery point."""
+        end = self._unsettled.get(log)
+        if end is not None and log.ends.synced_end >= end:
+            del self._unsettled[log]
+            self._settled(log)
+
+    def _settled(self, log: Log) -> None:
         try:
             for journal in self._by_root.values():
                 journal.opened(log.key, log.topic_id, log.log_end)
         except OSError as error:
             log.go_offline(f"{log.folder}: what is left of it in the journal can't be made void: {error}")
+
+    def deleted(self, log: Log) -> None:
+        """Its topic is no more."""
+        self._unsettled.pop(log, None)
+        self.forget(log.key)
 
     def forget(self, key: TopicPartition) -> None:
         """No topic has this partition, or none that a journal of an earlier life knows of."""
@@ -60,3 +80,5 @@ class Journals(Mapping[str, Journal]):
             sync_now(self._disk, log)
         for journal in holding:
             journal.void(log)
+        if self._unsettled.pop(log, None) is not None:
+            self.forget(log.key)

@@ -286,7 +286,7 @@ class Log(WritableLog):
 
     def _start_at(self, offset: int, now_ms: int) -> None:
         """All segments go, with what was known of their producers; an empty one keeps the place."""
-        self._fall_back(offset, offset)
+        self._fall_back(0, 0)  # nothing of it stays, also where it goes on behind its end: a crash finds no segment
         self.snapshots.cut(self._store.disk, self, -1)
         self.epochs.clear()
         self.ends.start_at(offset)

@@ -69,6 +69,9 @@ class MemoryFile:
         fresh[:size] = self._buffer[:size]
         self._buffer, self._used = fresh, size
 
+    def start_sync(self) -> None:
+        """There is nothing to begin."""
+
     def sync(self) -> None:
         """Memory is as durable as it gets."""
 

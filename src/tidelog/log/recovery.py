@@ -21,12 +21,12 @@ from tidelog.log.checkpoints import LOG_START
 from tidelog.log.durability import counts_messages, page_cache_counts
 from tidelog.log.ends import Ends
 from tidelog.log.epochs import LeaderEpochs
-from tidelog.log.journal_replay import additions
+from tidelog.log.journal_replay import additions, row_to_the_end
 from tidelog.log.leftovers import tidy
-from tidelog.log.names import partition_folder
+from tidelog.log.names import METADATA_TOPIC, partition_folder
 from tidelog.log.rewriting import write_again
 from tidelog.log.scan import BadBatch, HeaderFields, batches, read_fields
-from tidelog.log.segment import Segment
+from tidelog.log.segment import NEVER, Segment
 from tidelog.log.segments import Segments, Surroundings
 from tidelog.log.snapshots import Snapshots
 from tidelog.log.unsynced import Unsynced
@@ -45,7 +45,7 @@ class LogFolder(NamedTuple):
 
     `clean`: after a clean stop. `lost`: no recovery point of the log is known. `durable`: something in the folder may
     have been made durable once. `journal`: what the journal of the data folder knows of the partition, be it this
-    topic's or that of an earlier one.
+    topic's or that of an earlier one; `journal_lasts`: durably, and until the log is durable without it.
     """
 
     root: str
@@ -58,6 +58,7 @@ class LogFolder(NamedTuple):
     clean_end: int
     durable: bool
     journal: tuple[Entry, ...] = ()
+    journal_lasts: bool = False
 
     @property
     def key(self) -> TopicPartition:
@@ -124,11 +125,24 @@ class Recovery:
             has_aborted=found.aborted,
         )
         self._snapshots = Snapshots(found.snapshots)
+        if log_folder.clean and log_folder.topic == METADATA_TOPIC and self._was_written_since():
+            self._log_folder = log_folder = log_folder._replace(clean=False)
         in_doubt = not log_folder.clean  # whether the names were made durable, nobody knows any more
         self._unsynced = Unsynced(names=in_doubt, folder=in_doubt)
         self._epochs: LeaderEpochs | None = None
         self._batches = 0
         self._journal = [entry for entry in log_folder.journal if entry.topic_id == folder.topic_id]
+
+    def _was_written_since(self) -> bool:
+        """Whether the log goes on behind where it ended at the last clean stop: a controller of Apache Kafka's writes
+        the metadata log, and knows nothing of checkpoints, nor of the mark of a clean stop."""
+        clean_end = self._log_folder.recovery_point
+        if not self._segments or clean_end is None:
+            return False
+        try:
+            return indexing.scan(self._segments, self._segments[-1], NEVER, check=False).next_offset > clean_end
+        except BadBatch:
+            return True
 
     def run(self) -> Recovered:
         if not self._segments and self._journal:
@@ -228,6 +242,8 @@ class Recovery:
             # Whoever was killed in the middle of a truncation left a cut that the platter doesn't know of.
             segments.file_of(segments[-1]).sync()
             return
+        if self._log_folder.journal_lasts and self._leave_to_journal(ends):
+            return
         doubtful = self._doubtful_from() if lost else recovery_point
         config = self._folder.config
         waits = not page_cache_counts(config) or counts_messages(config) or self._journal
@@ -242,9 +258,32 @@ class Recovery:
                 self._write_again(segment.path, found[0])
                 self._around.files.forget(segment)
         if lost or not recovery_point:  # else it was durable before the first flush was
-            self._folder.name_topic_again(disk)
+            self._folder.name_topic_again(disk, durably=True)
         disk.sync_folder(folder)
         ends.synced(ends.log_end)
+
+    def _leave_to_journal(self, ends: Ends) -> bool:
+        """Whether the journal has, byte for byte, all that may not be durable in the segments: then nobody waits for
+        syncs, and the next flush does them.
+
+        A failed sync may have left pages in memory only (rewriting.py). They are dirty again, in place: where the power
+        tears them, the journal has what was there.
+        """
+        last, disk = self._segments[-1], self._around.disk
+        row = row_to_the_end(self._journal, last.base, ends.log_end)
+        found = self._segments.position(last, row[0].start) if row else None
+        if found is None or (self._log_folder.lost and len(self._segments) > 1):
+            return False
+        kept = b"".join(map(self._read_journal, row))
+        if kept != self._segments.file_of(last).read(found[0], last.size - found[0]):
+            return False
+        try:
+            disk.write_at(last.path, found[0], kept)
+            self._folder.name_topic_again(disk, durably=False)
+        except OSError:
+            return False  # with a copy first it may work, or else that tells what is wrong
+        ends.journaled(ends.log_end)
+        return True
 
     def _doubtful_from(self) -> int:
         """Where the last `LOST_BYTES` begin, or the log."""

@@ -130,15 +130,15 @@ class Segments(Sequence[Segment]):
         segment.jitter_ms = self.around.draw_jitter_ms(self.folder.config)
         segment.become_active(self.folder.config)
 
-    def begin(self, base: int, now_ms: int) -> Segment:
-        """A new one behind the others."""
+    def begin(self, base: int, now_ms: int, *, new: bool = False) -> Segment:
+        """A new one behind the others. `new`: the folder is, too, so that nothing can have been left in it."""
         disk = self.around.disk
         segment = Segment(self.folder.folder, base, now_ms)
         segment.begin(self.folder.config)
         file = self.around.files.open(segment, create=True)
-        if file.size():  # left behind by a segment that was truncated away
+        if not new and file.size():  # left behind by a segment that was truncated away
             file.truncate(0)
-        if disk.exists(segment.stem + TXN_INDEX):
+        if not new and disk.exists(segment.stem + TXN_INDEX):
             disk.remove(segment.stem + TXN_INDEX)
         segment.jitter_ms = self.around.draw_jitter_ms(self.folder.config)
         self.add(segment)

@@ -96,7 +96,9 @@ class Store:
         self.offline: set[TopicPartition] = set()
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
-        self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report)
+        # One that is for the metadata alone is no folder of the broker's that the controller knows of.
+        data = [folder for folder in folders if folder in config.folders] or folders
+        self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report, data)
         self._unopened = self._folders.partitions
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
@@ -280,6 +282,7 @@ class Store:
             clean_end=points.cleaner.offsets.get(key, 0),
             durable=self._folders.is_clean(root) or points.was_flushed(key),
             journal=self.journals[root].entries(key),
+            journal_lasts=self.journals[root].lasts(key),
         )
 
     def _open_now(self, opening: Opening) -> Log:
@@ -453,7 +456,7 @@ class Store:
             self._points[log.root].drop(key)
             for points in self._points.values():  # of logs in memory whichever folder was the first has it
                 points.memory.drop(key)
-            self.journals.forget(key)  # that of one that couldn't be opened
+            self.journals.deleted(log)
             return
         under_way = self._openings.get(key)
         if under_way is not None:
@@ -508,6 +511,7 @@ class Store:
     def recovered_to(self, log: Log) -> None:
         """The log's recovery point moved on."""
         points = self._points[log.root]
+        self.journals.flushed(log)
         points.recovery.put((log.topic, log.partition), log.recovery_point)
         if log.high_watermark >= 0:
             points.replication.put((log.topic, log.partition), log.high_watermark)

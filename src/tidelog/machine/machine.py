@@ -132,13 +132,17 @@ class Machine(Generic[S, R]):
         assert self.epoch is None, "a leading machine holds the newest state already"
         self.committed = self.newest = state
 
-    def replay(self, records: Sequence[R], position: Position) -> None:
-        """Committed records that this machine didn't decide in its present epoch."""
+    def follow(self, state: S, records: Sequence[R], offset: int) -> Steps[None]:
+        """Committed records, up to `offset`, that this machine didn't decide in its present epoch, and the state that
+        they lead to: publish it. The next ones are folded when that is done."""
         assert self.epoch is None, "a leading machine replayed its records when it appended them"
-        self.committed = self.newest = self._fold(self.newest, records, position)
-        steps = self._publish(self.committed, records)
-        if steps is not None:
-            whole(steps)
+        self.committed = self.newest = state
+        try:
+            steps = self._publish(state, records)
+            if steps is not None:
+                yield from steps
+        except Exception as error:
+            self._not_told(offset, error)
 
     # ---- leading ----
 
@@ -149,10 +153,18 @@ class Machine(Generic[S, R]):
         self._end = 0
 
     def unload(self) -> None:
-        """Leadership is over: forget what isn't committed, fail who waits, stop the timers."""
+        """Leadership is over: forget what isn't committed, fail who waits, stop the timers.
+
+        What is committed and wasn't published yet, since a publication before it takes its time, is published now: it
+        isn't replayed to whoever decided it.
+        """
         self.epoch = None
-        self.newest = self.committed
         waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            if entry.offset < self._end and entry.state is not self.committed:
+                self.committed = entry.state
+                self._publish_whole(entry)
+        self.newest = self.committed
         self._waiting_answers = 0
         for timer in self._timers:
             timer.stop()
@@ -246,7 +258,7 @@ class Machine(Generic[S, R]):
         try:
             steps = self._publish(entry.state, entry.records)
         except Exception as error:
-            self._not_told(entry, error)
+            self._not_told(entry.offset, error)
             return True
         if steps is None:
             return True
@@ -255,21 +267,29 @@ class Machine(Generic[S, R]):
             published.on_done(lambda promise: self._published(entry, promise))
             return False
         if published.error is not None:
-            self._not_told(entry, published.error)
+            self._not_told(entry.offset, published.error)
         return True
+
+    def _publish_whole(self, entry: _Waiting[S, R]) -> None:
+        try:
+            steps = self._publish(entry.state, entry.records)
+            if steps is not None:
+                whole(steps)
+        except Exception as error:
+            self._not_told(entry.offset, error)
 
     def _published(self, entry: _Waiting[S, R], promise: Promise[None]) -> None:
         if promise.error is not None:
-            self._not_told(entry, promise.error)
+            self._not_told(entry.offset, promise.error)
         self._committing = False
         try:
             self._answer(entry)
         finally:
             self.commit(self._end)
 
-    def _not_told(self, entry: _Waiting[S, R], error: BaseException) -> None:
+    def _not_told(self, offset: int, error: BaseException) -> None:
         """It is committed, whoever could not follow: the answer says so, and the log what happened."""
-        _logger.error("the change up to offset %d is committed, but not followed", entry.offset, exc_info=error)
+        _logger.error("the change up to offset %d is committed, but not followed", offset, exc_info=error)
 
     def _answer(self, entry: _Waiting[S, R]) -> None:
         """It was published: whoever waits for it is answered, unless leadership ended while that took its time."""

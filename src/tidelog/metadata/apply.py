@@ -1,7 +1,8 @@
 """Folds metadata records into an image: the only way in which an image comes to be, at start, at a follower, or live.
 
 `ImageBuilder` is mutable while records stream through it, so that loading 100,000 partitions doesn't make 100,000
-images; `build` freezes what it holds. Mappings and topics that no record touched are shared with the image before.
+images; `build` freezes what it holds. Mappings and topics that no record touched are shared with the image before, and
+of a topic that one did all partitions but those near the changed ones.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from tidelog.env.slices import Steps, whole
+from tidelog.metadata.broker_replicas import BrokerReplicasChange
+from tidelog.metadata.chunks import Chunked
 from tidelog.metadata.image import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -75,17 +78,52 @@ def fold_steps(
     return (yield from builder.build_steps(offset, epoch, timestamp_ms))
 
 
+class _Touched:
+    """A topic that records are about: what they change of its partitions, and what they add behind them."""
+
+    __slots__ = ("added", "before", "changes", "name")
+
+    def __init__(self, name: str, before: Chunked[PartitionImage]) -> None:
+        self.name = name
+        self.before = before
+        self.changes: dict[int, PartitionImage] = {}
+        self.added: list[PartitionImage | None] = []
+        """None: its record has yet to come."""
+
+    def get(self, index: int) -> PartitionImage | None:
+        known = len(self.before)
+        if 0 <= index < known:
+            return self.changes.get(index) or self.before[index]
+        return self.added[index - known] if 0 <= index - known < len(self.added) else None
+
+    def put(self, index: int, partition: PartitionImage) -> None:
+        place = index - len(self.before)
+        if place < 0:
+            self.changes[index] = partition
+        elif place < len(self.added):
+            self.added[place] = partition
+        else:  # where it is out of order, `complete` finds whether one is left out
+            self.added.extend([None] * (place - len(self.added)))
+            self.added.append(partition)
+
+    def complete(self) -> list[PartitionImage]:
+        """The added ones."""
+        if None in self.added:
+            raise ImageError(f"topic {self.name} lacks partition {len(self.before) + self.added.index(None)}")
+        return self.added  # pyright: ignore[reportReturnType]
+
+
 class ImageBuilder:
     """An image that records are being folded into."""
 
     __slots__ = (
+        "_broker_replicas",
         "_configs",
         "_fields",
         "_image",
         "_interned",
         "_new_names",
         "_owned",
-        "_partitions",
         "_topics",
         "_transaction",
     )
@@ -99,8 +137,8 @@ class ImageBuilder:
         self._transaction = image.before_transaction
         self._owned: dict[str, Any] = {}  # mappings that were copied, by the name of their field
         self._fields: dict[str, Any] = {}  # plain fields that changed
-        self._partitions: dict[bytes, list[PartitionImage | None]] = {}  # of touched topics
-        self._topics: dict[bytes, str] = {}  # names of touched topics
+        self._topics: dict[bytes, _Touched] = {}  # touched ones, by their ids
+        self._broker_replicas = BrokerReplicasChange(image.broker_replicas)
         self._new_names: set[str] = set()
         self._configs: dict[tuple[int, str], dict[str, str]] = {}  # of touched resources
 
@@ -116,14 +154,14 @@ class ImageBuilder:
 
     def build_steps(self, offset: int, epoch: int, timestamp_ms: int) -> Steps[ClusterImage]:
         changed = dict(self._fields)
-        if self._partitions:
+        if self._topics:
             by_name, by_id = self._own("topics"), self._own("topics_by_id")
-            for count, (topic_id, partitions) in enumerate(self._partitions.items(), 1):
-                if None in partitions:
-                    raise ImageError(f"topic {self._topics[topic_id]} lacks partition {partitions.index(None)}")
-                topic = TopicImage(self._topics[topic_id], topic_id, tuple(partitions))  # pyright: ignore[reportArgumentType]
+            for count, (topic_id, touched) in enumerate(self._topics.items(), 1):
+                added = touched.complete()
+                self._broker_replicas.topic(topic_id, touched.before, touched.changes, added)
+                topic = TopicImage(touched.name, topic_id, touched.before.changed(touched.changes, added))
                 by_name[topic.name] = by_id[topic_id] = topic
-                if not count % RECORDS_A_STEP:
+                if not count % RECORDS_A_STEP or len(added) > RECORDS_A_STEP:
                     yield
         changed.update(self._owned)
         return replace(
@@ -132,6 +170,7 @@ class ImageBuilder:
             epoch=epoch,
             timestamp_ms=timestamp_ms,
             before_transaction=self._transaction,
+            broker_replicas=self._broker_replicas.result(),
             **changed,
         )
 
@@ -151,28 +190,25 @@ class ImageBuilder:
     def topic(self, record: TopicRecord) -> None:
         if record.name in self._current("topics") or record.name in self._new_names:
             raise ImageError(f"TopicRecord for {record.name}, which exists")
-        self._partitions[record.topic_id] = []
-        self._topics[record.topic_id] = record.name
+        self._topics[record.topic_id] = _Touched(record.name, Chunked())
+        self._fields["shape"] = object()
         self._new_names.add(record.name)
         unified = unified_name(record.name)
         if unified is not None:
             names = self._own("unified_names")
             names[unified] = (*names.get(unified, ()), record.name)
 
-    def _touch(self, topic_id: bytes, kind: str) -> list[PartitionImage | None]:
-        partitions = self._partitions.get(topic_id)
-        if partitions is None:
+    def _touch(self, topic_id: bytes, kind: str) -> _Touched:
+        touched = self._topics.get(topic_id)
+        if touched is None:
             topic: TopicImage | None = self._current("topics_by_id").get(topic_id)
             if topic is None:
                 raise ImageError(f"{kind} for topic id {topic_id.hex()}, which doesn't exist")
-            partitions = self._partitions[topic_id] = list(topic.partitions)
-            self._topics[topic_id] = topic.name
-        return partitions
+            touched = self._topics[topic_id] = _Touched(topic.name, topic.partitions)
+        return touched
 
     def partition(self, record: PartitionRecord) -> None:
-        partitions = self._partitions.get(record.topic_id)
-        if partitions is None:
-            partitions = self._touch(record.topic_id, "PartitionRecord")
+        touched = self._touch(record.topic_id, "PartitionRecord")
         made = PartitionImage(
             tuple(record.replicas),
             tuple(record.isr),
@@ -186,32 +222,29 @@ class ImageBuilder:
             tuple(record.adding_replicas),
             record.leader_recovery_state,
         )
-        shared = self._interned.setdefault(made, made)
-        index = record.partition_id
-        if index == len(partitions):
-            partitions.append(shared)
-        elif 0 <= index < len(partitions):
-            partitions[index] = shared
-        elif index < 0:
-            raise ImageError(f"PartitionRecord with index {index}")
-        else:  # out of order: `build` checks that none is left out
-            partitions.extend([None] * (index - len(partitions)))
-            partitions.append(shared)
+        self._fields["shape"] = object()
+        if record.partition_id < 0:
+            raise ImageError(f"PartitionRecord with index {record.partition_id}")
+        touched.put(record.partition_id, self._interned.setdefault(made, made))
 
     def partition_change(self, record: PartitionChangeRecord) -> None:
-        partitions = self._touch(record.topic_id, "PartitionChangeRecord")
+        touched = self._touch(record.topic_id, "PartitionChangeRecord")
         index = record.partition_id
-        old = partitions[index] if 0 <= index < len(partitions) else None
+        old = touched.get(index)
         if old is None:
-            raise ImageError(f"PartitionChangeRecord for {self._topics[record.topic_id]}-{index}, which doesn't exist")
+            raise ImageError(f"PartitionChangeRecord for {touched.name}-{index}, which doesn't exist")
+        if record.replicas is not None:
+            self._fields["shape"] = object()
         made = changed_partition(old, record)
-        partitions[index] = self._interned.setdefault(made, made)
+        touched.put(index, self._interned.setdefault(made, made))
 
     def remove_topic(self, record: RemoveTopicRecord) -> None:
-        self._touch(record.topic_id, "RemoveTopicRecord")
-        name = self._topics.pop(record.topic_id)
+        touched = self._touch(record.topic_id, "RemoveTopicRecord")
+        self._fields["shape"] = object()
+        name = touched.name
+        del self._topics[record.topic_id]
+        self._broker_replicas.remove(record.topic_id, touched.before)
         self._new_names.discard(name)
-        del self._partitions[record.topic_id]
         self._own("topics").pop(name, None)
         self._own("topics_by_id").pop(record.topic_id, None)
         unified = unified_name(name)
@@ -225,24 +258,29 @@ class ImageBuilder:
             del self._own("configs")[(TOPIC_RESOURCE, name)]
 
     def clear_elr(self, record: ClearElrRecord) -> None:
-        """Of one topic, or of all where it names none."""
+        """Of one topic, or of all where it names none. A partition that had any has a new partition epoch, as after
+        every change: leaders and Kafka's controllers count on it."""
         if record.topic_name:
             named = self._current("topics").get(record.topic_name)
             ids = [named.id] if named is not None else []
-            ids += [id for id, name in self._topics.items() if name == record.topic_name and id not in ids]
+            ids += [id for id, touched in self._topics.items() if touched.name == record.topic_name and id not in ids]
             if not ids:
                 raise ImageError(f"ClearElrRecord for topic {record.topic_name}, which doesn't exist")
         else:
-            touched = self._partitions
             ids = [
                 id
                 for id, topic in self._current("topics_by_id").items()
-                if id not in touched and any(p.elr or p.last_known_elr for p in topic.partitions)
+                if id not in self._topics and any(map(_has_elr, topic.partitions))
             ]
-            ids += touched
+            ids += self._topics
         for topic_id in ids:
-            partitions = self._touch(topic_id, "ClearElrRecord")
-            partitions[:] = [p and p._replace(elr=(), last_known_elr=()) for p in partitions]
+            touched = self._touch(topic_id, "ClearElrRecord")
+            for index in range(len(touched.before) + len(touched.added)):
+                partition = touched.get(index)
+                if partition is not None and _has_elr(partition):
+                    epoch = partition.partition_epoch + 1
+                    made = partition._replace(elr=(), last_known_elr=(), partition_epoch=epoch)
+                    touched.put(index, self._interned.setdefault(made, made))
 
     # ---- brokers and controllers ----
 
@@ -400,6 +438,10 @@ def changed_partition(old: PartitionImage, record: PartitionChangeRecord) -> Par
         if record.leader_recovery_state == NO_RECOVERY_CHANGE
         else record.leader_recovery_state,
     )
+
+
+def _has_elr(partition: PartitionImage) -> bool:
+    return bool(partition.elr or partition.last_known_elr)
 
 
 def _endpoints(endpoints: Iterable[Any]) -> tuple[EndpointImage, ...]:

@@ -1,13 +1,19 @@
 """The cluster as the committed metadata records say it is: immutable, so that a reader's view never moves under it.
 
-A change makes a new image that shares with the old one all it can. Partitions that agree in everything, as most do, are
-one object (`apply.py` interns them), so 100,000 partitions cost little more than a pointer each.
+A change makes a new image that shares with the old one all it can: one partition of 10,000 costs what it costs itself
+(`chunks.py`). Partitions that agree in everything, as most do, are one object (`apply.py` interns them), so 100,000
+partitions cost little more than a pointer each. Which ones a broker has is known without a look at all
+(`broker_replicas.py`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from immutables import Map
+
+from tidelog.metadata.chunks import Chunked
 
 NO_LEADER = -1
 TOPIC_RESOURCE = 2
@@ -39,7 +45,7 @@ class PartitionImage(NamedTuple):
 class TopicImage(NamedTuple):
     name: str
     id: bytes
-    partitions: tuple[PartitionImage, ...]
+    partitions: Chunked[PartitionImage]
 
 
 class EndpointImage(NamedTuple):
@@ -92,6 +98,8 @@ class ClusterImage:
     controllers: Mapping[int, ControllerImage] = field(default_factory=_empty)
     topics: Mapping[str, TopicImage] = field(default_factory=_empty)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_empty)
+    broker_replicas: Mapping[int, Map[bytes, int]] = field(default_factory=_empty, repr=False)
+    """The partitions that each broker has a replica of, by topic, as bits; under NO_LEADER those without a leader."""
     unified_names: Mapping[str, tuple[str, ...]] = field(default_factory=_empty)
     """Topics with a '.' or '_' in their names, by the name with '_' for both: metrics can't tell them apart."""
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
@@ -100,12 +108,20 @@ class ClusterImage:
     acls: Mapping[bytes, Any] = field(default_factory=_empty)
     scram: Mapping[tuple[str, int], Any] = field(default_factory=_empty)
     tokens: Mapping[str, Any] = field(default_factory=_empty)
+    shape: object = field(default=None, compare=False, repr=False)
+    """Set by the builder, for `topics_shape`."""
     before_transaction: "ClusterImage | None" = field(default=None, repr=False)
 
     @property
     def visible(self) -> "ClusterImage":
         """What readers may see: the image before the metadata transaction that is still open, if one is."""
         return self if self.before_transaction is None else self.before_transaction
+
+    @property
+    def topics_shape(self) -> object:
+        """Another object where topics came or went, or the number or the replicas of their partitions changed; the same
+        one while only leaders, ISR and the like did, as they do all the time."""
+        return self.topics if self.shape is None else self.shape
 
     @property
     def metadata_version(self) -> int:
@@ -126,6 +142,8 @@ class ClusterImage:
 
     def check_invariants(self) -> None:
         """What holds in every image; for tests and simulation."""
+        from tidelog.metadata.broker_replicas import recomputed
+
         assert len(self.topics) == len(self.topics_by_id)
         for name, topic in self.topics.items():
             assert topic.name == name
@@ -134,6 +152,7 @@ class ClusterImage:
                 assert partition.leader == NO_LEADER or partition.leader in partition.isr, (name, partition)
                 assert set(partition.isr) <= set(partition.replicas), (name, partition)
                 assert not partition.directories or len(partition.directories) == len(partition.replicas)
+        assert self.broker_replicas == recomputed(self), "the index of brokers' partitions says what the topics say"
         assert all(values for values in self.configs.values()), "an empty set of overrides is left out"
         unified = [name for names in self.unified_names.values() for name in names]
         assert sorted(unified) == sorted(name for name in self.topics if unified_name(name) is not None)

@@ -20,6 +20,7 @@ TRANSACTION_VERSION = "transaction.version"
 # Levels of metadata.version at which something was introduced.
 MV_3_3_IV3 = 7
 MV_3_4_IV0 = 8
+MV_3_6_IV0 = 12  # an ISR that shrinks needs no new leader epoch
 MV_3_6_IV1 = 13  # metadata transactions
 MV_3_7_IV0 = 15  # controllers register
 MV_3_7_IV2 = 17  # directories

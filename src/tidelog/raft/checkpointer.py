@@ -5,6 +5,7 @@ immutable state, so decisions go on meanwhile.
 """
 
 import logging
+from bisect import insort
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -82,6 +83,16 @@ class Checkpointer:
         if self._timer is not None:
             self._timer.cancel()
 
+    def installed(self, snapshot: SnapshotId) -> None:
+        """A checkpoint was fetched from the leader; the log begins behind it."""
+        self._bytes = 0
+        self._add(snapshot)
+        self._restart_timer()
+
+    def _add(self, snapshot: SnapshotId) -> None:
+        if snapshot not in self.snapshots:
+            insort(self.snapshots, snapshot)
+
     def wrote(self, count: int) -> None:
         """So many bytes were appended to the log."""
         self._bytes += count
@@ -120,7 +131,7 @@ class Checkpointer:
         if error is not None:  # the log still holds everything: the next one may fare better
             _logger.error("the checkpoint %s could not be written: %s", snapshot.file_name, error)
             return
-        self.snapshots.append(snapshot)
+        self._add(snapshot)
         if not self._stopped:
             self._restart_timer()
             try:

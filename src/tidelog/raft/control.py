@@ -157,6 +157,23 @@ class VoterHistory:
         """Whether the log, and not only the checkpoint that the folder was formatted with, names the voters."""
         return bool(self._voters) and self._voters[-1][2]
 
+    @property
+    def voters_before(self) -> VoterSet | None:
+        """Who voted before that, where it isn't all in a checkpoint: the record may be taken back."""
+        return self._voters[-2][1] if len(self._voters) > 1 else None
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the record stands that names the voters; -1 where none does."""
+        return self._voters[-1][0] if self._voters else -1
+
+    def begin_behind(self, records: Sequence[ControlRecord], end: int) -> None:
+        """The log begins behind a checkpoint now, which says this of all below `end`."""
+        self._voters.clear()
+        self._versions.clear()
+        for record in records:
+            self.note(record, in_log=end > 0, offset=end - 1)
+
     def note(self, record: ControlRecord | None, *, in_log: bool, offset: int = -1) -> None:
         """A control record that stands at `offset`, or in a checkpoint of what is up to there."""
         if isinstance(record, KRaftVersionRecord):

@@ -32,6 +32,7 @@ class TimerKind(Enum):
     ELECTION = "election"  # no leader is known: stand for election when it fires
     FETCH = "fetch"  # the leader is silent for too long when it fires
     CHECK_QUORUM = "check quorum"  # the leader asks itself whether a majority still fetches
+    BROKEN = "broken"  # the connection to the leader broke: it has a moment to be heard again
     SUCCESSION = "succession"  # the leader stepped down: stand when those that it prefers had their turn
 
 
@@ -82,6 +83,12 @@ class LeaderEnded(NamedTuple):
     successors: tuple[ReplicaKey, ...] = ()
 
 
+class LeaderBroke(NamedTuple):
+    """The connection to this node ended from its side, as it does when its process dies."""
+
+    node_id: int
+
+
 class Appended(NamedTuple):
     """The own log was written to (or cut) and now ends here; not yet durable."""
 
@@ -101,6 +108,12 @@ class ReplicaFetched(NamedTuple):
     offset: int
 
 
+class ReplicaHeard(NamedTuple):
+    """A replica asked for something else than the log, a piece of a checkpoint: it lives, and follows."""
+
+    replica: ReplicaKey
+
+
 class CommitHeard(NamedTuple):
     """The leader of `epoch` answered a fetch, and says how far the log is committed."""
 
@@ -110,9 +123,11 @@ class CommitHeard(NamedTuple):
 
 class VotersChanged(NamedTuple):
     """The last VotersRecord in the own log is another one: it was appended, committed or not, or what came behind this
-    one was cut."""
+    one was cut. It stands at `offset`; `before` it, these voted."""
 
     voters: VoterSet
+    before: VoterSet | None = None
+    offset: int = -1
 
 
 class Resigned(NamedTuple):
@@ -130,9 +145,11 @@ Event = (
     | VoteAnswered
     | LeaderHeard
     | LeaderEnded
+    | LeaderBroke
     | Appended
     | MadeDurable
     | ReplicaFetched
+    | ReplicaHeard
     | CommitHeard
     | VotersChanged
     | Resigned
@@ -183,6 +200,12 @@ class Follow(NamedTuple):
     epoch: int
 
 
+class FindLeader(NamedTuple):
+    """Nobody is known to lead, or who did is silent, and this replica may not stand: ask whoever may know."""
+
+    epoch: int
+
+
 class StopLeading(NamedTuple):
     """Whatever waits for a commit in this epoch will not hear of it from here."""
 
@@ -211,5 +234,15 @@ class SetTimer(NamedTuple):
 
 
 Effect = (
-    Remember | AskVotes | AnswerVote | Lead | AnnounceLeader | Follow | StopLeading | AnnounceEnd | Commit | SetTimer
+    Remember
+    | AskVotes
+    | AnswerVote
+    | Lead
+    | AnnounceLeader
+    | Follow
+    | FindLeader
+    | StopLeading
+    | AnnounceEnd
+    | Commit
+    | SetTimer
 )

@@ -8,6 +8,7 @@ answers (KIP-101, KIP-595), and the follower cuts there and asks again. Each cut
 never one that is committed: those are in the leader's log.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.raft.events import LogEnd
@@ -65,10 +66,8 @@ class SnapshotNeeded(NamedTuple):
 FetchAnswer = Refused | Served | Diverging | SnapshotNeeded
 
 
-def answer_fetch(
-    quorum: Quorum, log: EpochLog, oldest: SnapshotId | None, newest: SnapshotId | None, fetch: Fetch
-) -> FetchAnswer:
-    """What a fetch is answered with; `oldest` and `newest` are the checkpoints that there are."""
+def answer_fetch(quorum: Quorum, log: EpochLog, snapshots: Sequence[SnapshotId], fetch: Fetch) -> FetchAnswer:
+    """What a fetch is answered with; `snapshots` are the checkpoints that there are, oldest first."""
     if fetch.epoch < quorum.epoch:
         return Refused(ErrorCode.FENCED_LEADER_EPOCH)
     if fetch.epoch > quorum.epoch:
@@ -78,10 +77,12 @@ def answer_fetch(
     epoch, offset = fetch.end
     if offset == log.log_start == 0:
         return Served()
-    if oldest is not None and newest is not None:
-        at_start = offset == log.log_start and epoch != oldest.epoch
-        if offset < log.log_start or at_start or epoch < oldest.epoch:
-            return SnapshotNeeded(newest)
+    if snapshots:
+        # The log begins behind one of them. Older ones may be left of a crash, or of a disk that was full.
+        behind = next((one for one in reversed(snapshots) if one.offset <= log.log_start), snapshots[0])
+        at_start = offset == log.log_start and epoch != behind.epoch
+        if offset < log.log_start or at_start or epoch < behind.epoch:
+            return SnapshotNeeded(snapshots[-1])
     known = log.end_of_epoch(epoch)
     return Served() if known.epoch == epoch and known.offset >= offset else Diverging(known)
 

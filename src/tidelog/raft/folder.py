@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.config.broker import BrokerConfig
 from tidelog.env import Environment
 from tidelog.log.names import parse_partition_folder
 from tidelog.log.partition_folders import FolderError
@@ -185,20 +186,31 @@ def format_folder(env: Environment, folder: str, identity: FolderIdentity) -> No
     log.info("%s is new: formatted as data folder %s", folder, uuid_text(identity.directory_id))
 
 
-def format_metadata(
-    env: Environment, folder: str, identity: FolderIdentity, bootstrap: Sequence[bytes], controller: Endpoint
-) -> None:
-    """Prepare the folder that will hold the metadata log: bootstrap records, and this node as the only voter."""
+def format_metadata(env: Environment, folder: str, bootstrap: Sequence[bytes], voters: VoterSet | None) -> None:
+    """Prepare the folder that will hold the metadata log: bootstrap records, and the voters that the cluster begins
+    with; without them the node is to join a cluster, whose voters it learns from."""
     now_ms = env.clock.now_ms()
     metadata = f"{folder}/{METADATA_FOLDER}"
     if env.disk.exists(metadata) and any(name.endswith(".log") for name in env.disk.list_folder(metadata)):
         raise FolderError(f"{folder} holds a metadata log but no {META}: restore that file, it names the cluster")
     write_snapshot(env.disk, folder, BOOTSTRAP, encode_snapshot(bootstrap, epoch=0, log_timestamp_ms=0, now_ms=now_ms))
-    env.disk.make_folders(metadata)
-    voters = VoterSet((Voter(ReplicaKey(identity.node_id, identity.directory_id), (controller,)),))
-    first = encode_snapshot((), epoch=0, log_timestamp_ms=now_ms, now_ms=now_ms, kraft_version=1, voters=voters)
-    write_snapshot(env.disk, metadata, SnapshotId(0, 0).file_name, first)
+    if voters is not None:
+        env.disk.make_folders(metadata)
+        first = encode_snapshot((), epoch=0, log_timestamp_ms=now_ms, now_ms=now_ms, kraft_version=1, voters=voters)
+        write_snapshot(env.disk, metadata, SnapshotId(0, 0).file_name, first)
     env.disk.sync_folder(folder)
+
+
+def alone(identity: FolderIdentity, controller: Endpoint) -> VoterSet:
+    """This node as the only voter."""
+    return VoterSet((Voter(ReplicaKey(identity.node_id, identity.directory_id), (controller,)),))
+
+
+def controller_endpoint(config: BrokerConfig) -> Endpoint:
+    """Where this node's controller is reached, or one of Apache Kafka would be, were it started on the folder."""
+    for listener in config.advertised_controller_list:
+        return Endpoint(listener.name, listener.host, listener.port or DEFAULT_CONTROLLER_PORT)
+    return Endpoint(CONTROLLER_LISTENER, "localhost", DEFAULT_CONTROLLER_PORT)
 
 
 def check_metadata_folder(env: Environment, folder: str, others: Sequence[str], new: Sequence[str]) -> None:
@@ -218,6 +230,20 @@ def check_metadata_folder(env: Environment, folder: str, others: Sequence[str], 
         raise FolderError(
             f"{folder}, for the metadata log, is empty, but {formatted[0]} belongs to a cluster, whose metadata can't "
             f"be missing: mount {folder}, or restore it from a backup; to begin a new cluster, name new folders only"
+        )
+
+
+def check_has_voters(env: Environment, folder: str) -> None:
+    """Refuse to begin a cluster in a folder that was formatted to join one: nobody is to vote there but those that it
+    learns of. Formatted with voters there is a checkpoint that names them; whoever has joined has records."""
+    metadata = f"{folder}/{METADATA_FOLDER}"
+    names = env.disk.list_folder(metadata) if env.disk.exists(metadata) else []
+    if not any(name.endswith(".checkpoint") or _has_records(env, f"{metadata}/{name}", name) for name in names):
+        raise FolderError(
+            f"{folder} was formatted without controllers (--no-initial-controllers, or for controller.quorum.voters), "
+            "to join a cluster, and the settings name none of its controllers: set "
+            "controller.quorum.bootstrap.servers; for a cluster of one start on an empty folder, or on one that "
+            "`tidelog format` made"
         )
 
 

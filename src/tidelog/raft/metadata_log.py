@@ -43,12 +43,16 @@ class MetadataLog(Protocol):
         """The batches from the one that holds `start` up to offset `end`, each with the buffer that it lies in."""
         ...
 
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Batches from `offset` on, the first one whole, the last one perhaps cut; empty at the log's end."""
+        ...
+
     def delete_before(self, snapshot: SnapshotId) -> None:
         """Everything below is in a checkpoint: segments that lie wholly below it may go."""
         ...
 
     def begin_behind(self, snapshot: SnapshotId) -> None:
-        """This is the newest checkpoint: where the log isn't as up to date, drop it and go on behind the checkpoint."""
+        """This is the newest checkpoint: where the log doesn't hold all that it does, drop it and go on behind it."""
         ...
 
     def size_bytes(self) -> int: ...

@@ -24,11 +24,16 @@ Why it is safe:
    in an epoch that is news to it enters that one: it was opened by who had a majority of pre-votes.
 
 7. *Who votes* is what the last VotersRecord in the own log says, committed or not, and a voter is an id and a disk: who
-   came back with an empty one is asked for nothing, and what it held before doesn't count for it.
+   came back with an empty one is asked for nothing, and what it held before doesn't count for it. Who was removed by a
+   record that isn't known to be committed may still stand, with the votes of those who remain: it may be the only one
+   that has the record (section 4.2.2 of Ongaro's thesis).
+
+Who has the connection to its leader broken waits for it but a moment: the process is dead, or a fetch on a new
+connection is answered before. That opens no epoch by itself: a majority must have lost it.
 
 Who steps down names the others, the most up to date first: that one stands at once, each of the rest waits twice as
 long as the one before it, so that they don't split the votes. An observer, or a voter whose log can't be written, waits
-for a leader and never stands.
+for a leader and never stands; an observer asks around for it (`FindLeader`).
 
 A quorum of one voter takes the same way: its own vote is the majority, so it leads as soon as it is `Started`.
 """
@@ -48,8 +53,10 @@ from tidelog.raft.events import (
     Effect,
     ElectionState,
     Event,
+    FindLeader,
     Follow,
     Lead,
+    LeaderBroke,
     LeaderEnded,
     LeaderHeard,
     LogEnd,
@@ -57,6 +64,7 @@ from tidelog.raft.events import (
     MadeDurable,
     Remember,
     ReplicaFetched,
+    ReplicaHeard,
     Resigned,
     SetTimer,
     Started,
@@ -122,6 +130,8 @@ class Quorum:
         "_granting",
         "_heard",
         "_log_failed",
+        "_voters_before",
+        "_voters_offset",
         "election",
         "high_watermark",
         "local",
@@ -140,10 +150,14 @@ class Quorum:
         *,
         durable: int | None = None,
         high_watermark: int = 0,
+        voters_before: VoterSet | None = None,
+        voters_offset: int = -1,
     ) -> None:
         # A replica that led or stood before it went down doesn't again in that epoch: it may have forgotten the tail.
         self.local = local
         self.voters = voters
+        self._voters_before = voters_before
+        self._voters_offset = voters_offset
         self.role: Role = Role.UNATTACHED if election.voted is None else Role.VOTED
         if election.leader_id != NO_LEADER:
             self.role = Role.RESIGNED if election.leader_id == local.id else Role.FOLLOWER
@@ -187,6 +201,10 @@ class Quorum:
             case LeaderEnded(leader_id, epoch, successors):
                 if epoch == self.epoch and self.role is Role.FOLLOWER and leader_id == self.leader_id:
                     self._succeed(successors)
+            case LeaderBroke(node_id):
+                if self.role is Role.FOLLOWER and node_id == self.leader_id:
+                    self._fetched = False  # whoever stands has its pre-vote, unless the leader is heard again
+                    self._effects.append(SetTimer(TimerKind.BROKEN))
             case Appended(log_end):
                 self.log_end = log_end
                 self._durable = min(self._durable, log_end.offset)
@@ -195,12 +213,15 @@ class Quorum:
                 self._advance()
             case ReplicaFetched(replica, offset):
                 self._on_fetched(replica, offset)
+            case ReplicaHeard(replica):
+                if self.role is Role.LEADER and self.voters.is_voter(replica):
+                    self._heard.add(replica)
             case CommitHeard(epoch, offset):
                 if self.role is Role.FOLLOWER and epoch == self.epoch:
                     self._fetched = True
                     self._commit(min(offset, self.log_end.offset))
-            case VotersChanged(voters):
-                self.voters = voters
+            case VotersChanged(voters, before, offset):
+                self.voters, self._voters_before, self._voters_offset = voters, before, offset
                 self._advance()
             case Resigned():
                 self._resign()
@@ -226,12 +247,14 @@ class Quorum:
     # ---- elections ----
 
     def _on_started(self) -> None:
-        if len(self.voters.voters) == 1:
+        if self._can_lead and self.voters.is_voter(self.local) and len(self.voters.voters) == 1:
             self._stand()  # there is nobody to wait for
-        else:
-            self._effects.append(SetTimer(_TIMERS[self.role]))
-            if self.role is Role.FOLLOWER:
-                self._effects.append(Follow(self.leader_id, self.epoch))
+            return
+        self._effects.append(SetTimer(_TIMERS[self.role]))
+        if self.role is Role.FOLLOWER:
+            self._effects.append(Follow(self.leader_id, self.epoch))
+        elif not self._can_lead:
+            self._effects.append(FindLeader(self.epoch))
 
     def _on_timer(self) -> None:
         if self.role is Role.LEADER:
@@ -250,10 +273,13 @@ class Quorum:
         Who is no voter, or could not write what a leader writes, only goes on waiting for a leader.
         """
         if not self._can_lead:
+            self._fetched = False  # the leader that it followed is silent: it stands in nobody's way
             if self.role is Role.RESIGNED and not self._log_failed:  # nobody may take it for the leader any longer
                 self._enter(Role.UNATTACHED, ElectionState(self.epoch + 1))
             else:
                 self._effects.append(SetTimer(_TIMERS[self.role]))
+            if not self._log_failed:
+                self._effects.append(FindLeader(self.epoch))
             return
         if self.role in (Role.FOLLOWER, Role.RESIGNED):  # it gave up on that leader: it follows nobody now
             self._given_up = self.election.leader_id
@@ -263,13 +289,22 @@ class Quorum:
             self._effects.append(SetTimer(TimerKind.ELECTION))
         else:
             self._enter(Role.PROSPECTIVE, self.election)
-        self._granting = {self.local.id}
+        self._granting = self._own_vote
         if not self._count_votes():
             self._ask(pre_vote=True)
 
     @property
     def _can_lead(self) -> bool:
-        return self.voters.is_voter(self.local) and not self._log_failed
+        if self._log_failed:
+            return False
+        if self.voters.is_voter(self.local):
+            return True
+        before = self._voters_before
+        return before is not None and before.is_voter(self.local) and self.high_watermark <= self._voters_offset
+
+    @property
+    def _own_vote(self) -> set[int]:
+        return {self.local.id} if self.voters.is_voter(self.local) else set()
 
     def _succeed(self, successors: Sequence[ReplicaKey]) -> None:
         """The leader stepped down: the first of those that it prefers stands now, the others one after the other."""
@@ -282,7 +317,7 @@ class Quorum:
 
     def _campaign(self) -> None:
         self._enter(Role.CANDIDATE, ElectionState(self.epoch + 1, NO_LEADER, self.local))
-        self._granting = {self.local.id}
+        self._granting = self._own_vote
         if not self._count_votes():
             self._ask(pre_vote=False)
 
@@ -340,8 +375,9 @@ class Quorum:
         standing = Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE
         if event.epoch != self.epoch or self.role is not standing or event.voter_id not in self.voters.ids:
             return
-        # A leader that fell silent may still be named by those who haven't noticed; the leader itself is believed.
-        if event.leader_id not in (NO_LEADER, self._given_up) or event.voter_id == event.leader_id:
+        # A leader that fell silent, or was this replica in an earlier life, may still be named by those who haven't
+        # noticed; the leader itself is believed.
+        if event.leader_id not in (NO_LEADER, self._given_up, self.local.id) or event.voter_id == event.leader_id:
             self._on_leader_heard(event.leader_id, event.epoch)
         elif event.granted:
             self._granting.add(event.voter_id)

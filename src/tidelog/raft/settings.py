@@ -9,6 +9,10 @@ CHECK_QUORUM_FACTOR = 1.5
 """A leader waits so much longer for its followers than they wait for it: Kafka's own constant."""
 
 
+BROKEN_MS = (300, 700)
+"""How long a leader whose connection broke has to be heard again: random, so that voters don't stand all at once."""
+
+
 class RaftSettings(NamedTuple):
     """Kafka's settings for the metadata log, under their own names but for the dots."""
 
@@ -29,5 +33,7 @@ class RaftSettings(NamedTuple):
                 return self.fetch_timeout_ms
             case TimerKind.CHECK_QUORUM:
                 return int(self.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+            case TimerKind.BROKEN:
+                return min(self.fetch_timeout_ms, random_int(*BROKEN_MS))
             case TimerKind.SUCCESSION:
                 return self.election_backoff_max_ms >> timer.halvings

@@ -82,8 +82,10 @@ def encode_snapshot(
 ) -> Iterator[bytearray]:
     """The batches of a checkpoint. Its offsets count from 0 and mean nothing."""
     opening: list[ControlRecord] = [SnapshotHeaderRecord(last_contained_log_timestamp=log_timestamp_ms)]
-    if kraft_version > 0 and voters is not None:
-        opening += [KRaftVersionRecord(kraft_version=kraft_version), voters_record(voters)]
+    if kraft_version > 0:
+        opening.append(KRaftVersionRecord(kraft_version=kraft_version))
+        if voters is not None:  # who was formatted to join knows of none
+            opening.append(voters_record(voters))
     yield control_batch(opening, 0, epoch, now_ms)
     offset = len(opening)
     chunk: list[bytes] = []

@@ -60,7 +60,16 @@ class StoreLog:
 
     @property
     def end(self) -> LogEnd:
-        return LogEnd(max(self._log.epochs.latest, self._snapshot.epoch), self._log.log_end)
+        return LogEnd(self.newest_epoch(), self._log.log_end)
+
+    def newest_epoch(self) -> int:
+        """Of what is in the log, or in the checkpoint that it begins behind: that may be all there is."""
+        return max(self.epoch_of_records, self._snapshot.epoch)
+
+    @property
+    def epoch_of_records(self) -> int:
+        """Of the last record in the log, whatever it begins behind."""
+        return self._log.epochs.latest
 
     def end_of_epoch(self, epoch: int) -> LogEnd:
         """As `fetch.EpochLog` has it."""
@@ -91,13 +100,20 @@ class StoreLog:
                 yield header, data
             assert start > before, f"no whole batch at offset {start} of the metadata log"
 
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        return self._log.read_bytes(offset, max_bytes, self._log.log_end) or b""
+
     def delete_before(self, snapshot: SnapshotId) -> None:
-        self._snapshot = snapshot
+        self._snapshot = max(self._snapshot, snapshot)
         self._log.delete_before(snapshot.offset)
 
     def begin_behind(self, snapshot: SnapshotId) -> None:
-        begun = self.log_start == self._log.log_end == snapshot.offset
-        if not begun and self.end < LogEnd(snapshot.epoch, snapshot.offset):
+        # A log that begins there was made to. Any other holds the checkpoint's last record, or something else in its
+        # place: an epoch that never committed can be newer than the checkpoint's.
+        known = self.end_of_epoch(snapshot.epoch)
+        if self.log_start != snapshot.offset and not (
+            known.epoch == snapshot.epoch and known.offset >= snapshot.offset
+        ):
             self._log.truncate_fully_and_start_at(snapshot.offset, self._clock.now_ms())
         self._snapshot = snapshot
 

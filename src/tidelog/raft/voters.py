@@ -31,15 +31,22 @@ class Voter(NamedTuple):
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
 
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where it listens under this name; the first of its endpoints where it has none of that name."""
+        named = (endpoint for endpoint in self.endpoints if endpoint.name == listener)
+        return next(named, self.endpoints[0] if self.endpoints else None)
+
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """All voters, by id. Two majorities of one set always share a voter: all of raft stands on that."""
+    """All voters, by id. Two majorities of one set always share a voter: all of raft stands on that.
+
+    None stand in it only where a node joins that was told of nobody yet: nobody is elected by such a set.
+    """
 
     voters: tuple[Voter, ...]
 
     def __post_init__(self) -> None:
-        assert self.voters, "a quorum has at least one voter"
         assert len(self.ids) == len(self.voters), f"a voter stands twice among {self.voters}"
 
     @property
@@ -53,6 +60,21 @@ class VoterSet:
     def is_voter(self, key: ReplicaKey) -> bool:
         """Whether this replica may vote and lead."""
         return any(voter.key.is_same(key) for voter in self.voters)
+
+    def is_only(self, id: int) -> bool:
+        """Whether nobody else votes, whatever its disk."""
+        return [voter.key.id for voter in self.voters] == [id]
+
+    def get(self, id: int) -> Voter | None:
+        return next((voter for voter in self.voters if voter.key.id == id), None)
+
+    def added(self, voter: Voter) -> "VoterSet":
+        """The set with one voter more."""
+        return VoterSet(tuple(sorted((*self.voters, voter), key=lambda each: each.key.id)))
+
+    def removed(self, key: ReplicaKey) -> "VoterSet":
+        """The set without this one."""
+        return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
 
     def with_voter(self, voter: Voter) -> "VoterSet":
         """The same set with this voter's entry replaced."""

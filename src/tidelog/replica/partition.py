@@ -2,7 +2,8 @@
 
 A partition is a replica with a leader, a leader epoch and a set of in-sync replicas, as the metadata image says, and a
 high watermark of its own: the least durable end in the ISR. Consumers read up to the high watermark only, so nothing
-that anyone was shown goes away with the power. With an ISR of one, the least durable end is that of the log here.
+that anyone was shown goes away with the power. With an ISR of one, the least durable end is that of the log here; while
+others are in it, nothing is known of theirs, and the high watermark stands still (`in_sync.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "_behind",
         "_commit",
         "_fetches",
         "_is_sole",
@@ -64,8 +66,10 @@ class Partition:
         node_id: int,
         commit: Commit,
         wake_later: Callable[[Partition], None],
+        behind: Callable[[Partition], None] | None = None,
         resends: Resends | None = None,
     ) -> None:
+        """`behind` is called while the log has what others in the ISR aren't known to have."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -74,6 +78,7 @@ class Partition:
         self._node_id = node_id
         self._commit = commit
         self._wake_later = wake_later
+        self._behind = behind
         self._acks: AckQueue | None = None
         self._fetches: dict[FetchWaiter, None] | None = None
         self._resends = resends
@@ -82,7 +87,7 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
         self._is_sole = image.isr == (self._node_id,)
-        self.high_watermark = log.durable_end
+        self.high_watermark = log.durable_end if self._is_sole else log.log_start
         log.advance_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
@@ -278,7 +283,11 @@ class Partition:
     def advance(self) -> None:
         """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
         log = self.log
-        if not self._is_sole or (log.config.min_insync_replicas > 1 and self._is_below_min_isr()):
+        if not self._is_sole:
+            if self._behind is not None:
+                self._behind(self)
+            return
+        if log.config.min_insync_replicas > 1 and self._is_below_min_isr():
             return
         durable_end = log.ends.durable_end
         if durable_end <= self.high_watermark:

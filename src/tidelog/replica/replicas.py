@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tidelog.env import Loop
     from tidelog.env.slices import Steps
     from tidelog.log.store import Store
-    from tidelog.metadata.follow import Follower
+    from tidelog.metadata.follow import ChangedTopics, Follower
     from tidelog.metadata.image import ClusterImage, TopicImage
+    from tidelog.replica.in_sync import InSync
 
 log = logging.getLogger("tidelog.replica")
 
@@ -29,6 +30,7 @@ OPEN_PAUSE_S = 0.01
 """What nobody asked for is opened a few at a time, with pauses: clients come first."""
 OPEN_AGAIN_S = 5.0
 """After this those are tried again that couldn't be opened, for want of descriptors."""
+LOOKS_A_STEP = 256
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
 
@@ -63,6 +65,8 @@ class Replicas:
         self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
+        self.in_sync: InSync | None = None
+        """Has followers that copy nothing taken out of the ISR."""
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
         metadata.subscribe(self._image_changed)
 
@@ -148,9 +152,15 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
+            behind=self._look,
             resends=self._resends.pop((topic.name, index), None),
         )
+        self._look(partition)
         return partition
+
+    def _look(self, partition: Partition) -> None:
+        if self.in_sync is not None:
+            self.in_sync.look(partition)
 
     def expect_again(self, topic: str, index: int, records: memoryview, now_ms: int) -> None:
         """A producer's batch came before the log was open, and will be sent again: as `Partition.expect_again`."""
@@ -240,7 +250,7 @@ class Replicas:
         self,
         old: ClusterImage,
         new: ClusterImage,
-        changed_topics: set[bytes],
+        changed_topics: ChangedTopics,
         changed_configs: set[tuple[int, str]],
     ) -> Steps[None]:
         """In steps: a change may be one of thousands of partitions. What is gone isn't found from the first one on."""
@@ -256,10 +266,10 @@ class Replicas:
             yield from self._configs_changed(changed_configs)
         for topic, partitions in gone:
             yield from self._topic_gone(topic, partitions)
-        for topic_id in changed_topics:
+        for topic_id, indexes in changed_topics.items():
             before, after = old.topics_by_id.get(topic_id), new.topics_by_id.get(topic_id)
             if before is not None and after is not None:
-                yield from self._topic_changed(before, after)
+                yield from self._topic_changed(before, after, indexes)
 
     def _take(self, topic: TopicImage) -> dict[int, Partition]:
         """The partitions of a deleted topic that were asked for; from now on nobody finds them here."""
@@ -281,8 +291,10 @@ class Replicas:
                 self._store.delete(topic.name, index, topic.id)
             yield
 
-    def _topic_changed(self, before: TopicImage, after: TopicImage) -> Steps[None]:
-        for index in range(len(before.partitions)):
+    def _topic_changed(self, before: TopicImage, after: TopicImage, indexes: Set[int]) -> Steps[None]:
+        for count, index in enumerate(sorted(indexes), 1):
+            if not count % LOOKS_A_STEP:
+                yield
             partition = self._partitions.get((before.name, index))
             if partition is None or partition.topic_id != before.id:
                 continue
@@ -291,6 +303,7 @@ class Replicas:
             except Exception as error:  # the others follow all the same
                 log.exception("%s-%d can't follow the controller", before.name, index)
                 partition.log.go_offline(f"its leader epochs can't be read: {error}")
+            self._look(partition)
             yield
 
     def _configs_changed(self, changed: set[tuple[int, str]]) -> Steps[None]:

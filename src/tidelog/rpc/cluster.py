@@ -102,8 +102,12 @@ class Cluster:
 
     def brokers(self) -> list[tuple[int, Connection]]:
         """A connection to each broker of the cluster, by its id."""
+        return [(node_id, self.connection(address)) for node_id, address in self.broker_addresses()]
+
+    def broker_addresses(self) -> list[tuple[int, Address]]:
+        """Each broker of the cluster, by its id, and where it says that it listens."""
         self._metadata(MetadataRequest(topics=[]))
-        return [(node_id, self.connection(address)) for node_id, address in sorted(self._brokers.items())]
+        return sorted(self._brokers.items())
 
     def any(self) -> Connection:
         """A connection to whichever broker answers first: known ones, then those of the bootstrap list."""

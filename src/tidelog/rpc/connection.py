@@ -10,20 +10,18 @@ from typing import TypeVar
 
 from tidelog.rpc.address import Address
 from tidelog.rpc.bounds import IN_FLIGHT_MAX, LATE_S
-from tidelog.rpc.errors import Lost, Unsupported
+from tidelog.rpc.errors import Lost
 from tidelog.rpc.options import Options
+from tidelog.rpc.versions import FIRST_VERSION, agreed, greeting, read_versions
 from tidelog.wire.codec import declaration, decoder, encoder
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.header import read_response_header, request_header
-from tidelog.wire.keys import RANGES, ApiKey
-from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.keys import ApiKey
 
 T = TypeVar("T")
 
 _SIZE = Struct(">i")
 _BUFFER_BYTES = 64 * 1024
-SOFTWARE = "tidelog"
-_VERSION_OF_VERSIONS = 3
 
 
 class Connection:
@@ -62,16 +60,7 @@ class Connection:
 
     def version(self, key: int, at_most: int | None = None) -> int:
         """The newest version that both sides know; Unsupported where there is none."""
-        low, high = self.versions.get(key, (0, -1))
-        known = RANGES[key]
-        best = min(high, known.max if at_most is None else min(at_most, known.max))
-        if best < max(low, known.min):
-            name = ApiKey(key).name
-            served = f"serves versions {low} to {high}" if high >= 0 else "does not serve it"
-            raise Unsupported(
-                f"{name}: the broker at {self.address} {served}, {known.min} to {known.max} are known here"
-            )
-        return best
+        return agreed(self.versions, key, self.address, at_most)
 
     def ask(self, request: object, answer: type[T], at_most: int | None = None, wait_s: float = 0) -> T:
         """Send and wait; `wait_s` is how long the broker itself may hold the answer back."""
@@ -115,22 +104,21 @@ class Connection:
 
     def _agree(self) -> None:
         """Ask which versions are served: once in the newest form, again in the oldest where that is not known."""
-        version = _VERSION_OF_VERSIONS
-        request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version="1")
-        self._send(ApiKey.API_VERSIONS, version, encoder(ApiVersionsRequest, version)(request))
-        correlation_id, _, _, deadline = self._waiting.pop(0)
-        frame = self._frame(deadline, None)
-        answered_id, body = read_response_header(frame, 0, ApiKey.API_VERSIONS, version)
-        if answered_id != correlation_id:
-            raise self._broken("what listens there does not speak Kafka's protocol")
-        if bytes(frame[body : body + 2]) == b"\0\x23":  # an error is answered in v0: UNSUPPORTED_VERSION
-            self._send(ApiKey.API_VERSIONS, 0, b"")
-            response = self.receive(ApiVersionsResponse)
-        else:
+        response = None
+        for version in (FIRST_VERSION, 0):
+            self._send(ApiKey.API_VERSIONS, version, greeting(version))
+            correlation_id, _, _, deadline = self._waiting.pop(0)
+            frame = self._frame(deadline, None)
+            answered_id, body = read_response_header(frame, 0, ApiKey.API_VERSIONS, version)
+            if answered_id != correlation_id:
+                raise self._broken("what listens there does not speak Kafka's protocol")
             try:
-                response, _ = decoder(ApiVersionsResponse, version)(frame, body)
+                response = read_versions(frame, body, version)
             except MalformedError as error:
                 raise self._broken(f"what listens there does not speak Kafka's protocol: {error}") from error
+            if response is not None:
+                break
+        assert response is not None, "version 0 is always read"
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), f"{self.address} does not tell its versions")
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}

@@ -24,3 +24,10 @@ class Lost(ConnectionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Lost, (str(self.address), str(self.why)))
+
+
+class Unsent(Lost):
+    """As `Lost`, and the request never left this node: nobody acted on it, and it may be sent again as it is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Unsent, (str(self.address), str(self.why)))

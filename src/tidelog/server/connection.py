@@ -72,7 +72,7 @@ class Connection:
         self.seen_active = now
         self.time_quota = TimeQuota(host, now)
         self.flow: Flow = READING
-        self._outbox = Outbox(host.loop, sock, self._drained, self.close)
+        self._outbox = Outbox(host.loop, sock, self._drained, self._unsent)
         self._answers = AnswerQueue(self, host.loop, self._outbox, host.requests_max)
         self._receiver = Receiver(self, host, sock)
         self._receiver.watch()
@@ -133,6 +133,19 @@ class Connection:
         self.sock.close()
         self._answers.close()
         self._host.closed(self, reason)
+
+    def peer_gone(self) -> None:
+        """The other side has ended it, in order or because its process is no more: that can't be told apart."""
+        if self.flow is not CLOSED:
+            self._host.broken(self)
+            self.close()
+
+    def _unsent(self, reason: str | None) -> None:
+        """An answer can't be sent: for a reason of ours, or since the peer has gone."""
+        if reason is None:
+            self.peer_gone()
+        else:
+            self.close(reason)
 
     def failed(self, error: Exception) -> None:
         """A request that can't be understood, or a bug of ours: a client that isn't answered must not wait for ever."""
@@ -233,6 +246,8 @@ class Connection:
                 self.flow is CLOSED or outbox.queue or queued >= ANSWERS_A_TURN or (slots and answers.must_wait())
             ):
                 self._wait()
+                if self.flow is AWAITS_ANSWER and end - start > PRODUCE_BYTES_MIN:
+                    host.begin_ahead(buffer, start, end)
                 return start
             if ready and (len(ready[-1]) >= LARGE_ANSWER_BYTES or len(ready) >= ANSWERS_A_TURN):
                 self._send(ready)

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from importlib import import_module
 from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.apis import SERVED, handler
 from tidelog.apis.fetch.path import FetchPath
+from tidelog.apis.listeners import FORWARDED, ListenerKind, served_on
 from tidelog.apis.produce import ProducePath, takes_long
+from tidelog.apis.shared.api import Api, error_of
 from tidelog.apis.shared.context import Context, Services
+from tidelog.apis.shared.forwarding import forward, is_for_this_node
 from tidelog.apis.shared.needed_logs import needed
 from tidelog.apis.shared.staged import Staged
 from tidelog.env.promise import Promise, gather
@@ -39,9 +40,9 @@ from tidelog.server.bounds import (
     STEPS_FROM_BYTES,
 )
 from tidelog.server.concurrency_limit import ConcurrencyLimit
-from tidelog.wire.codec import decode_steps, decoder, encode_steps, encoder
-from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
-from tidelog.wire.header import has_response_tags, read_header
+from tidelog.wire.codec import decode_steps, encode_steps, encoder
+from tidelog.wire.errors import KafkaError, MalformedError
+from tidelog.wire.header import read_header
 from tidelog.wire.keys import RANGES, ApiKey
 from tidelog.wire.release import release
 
@@ -56,27 +57,6 @@ PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 
 _read_start = Struct(">hhih").unpack_from  # API key, version, correlation id, bytes of the client id
 _frame_plain = Struct(">ii").pack
-_frame_flexible = Struct(">iib").pack
-
-
-class _Api:
-    """One version of one API: how its request is read, who handles it, how the answer is written."""
-
-    __slots__ = ("decode", "encode", "handle", "key", "name", "request", "response", "tagged_header", "version")
-
-    def __init__(self, key: int, version: int) -> None:
-        name = ApiKey(key).name.lower()
-        module = import_module(f"tidelog.wire.messages.{name}")
-        camel = "".join(part.capitalize() for part in name.split("_"))
-        self.key = key
-        self.version = version
-        self.name = f"{ApiKey(key).name} v{version}"
-        self.request: type[Any] = getattr(module, f"{camel}Request")
-        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(self.request, version)
-        self.response: type[Any] = getattr(module, f"{camel}Response")
-        self.encode: Callable[[Any], bytes] = encoder(self.response, version)
-        self.handle = handler(key)
-        self.tagged_header = has_response_tags(key, version)
 
 
 class _Promised:
@@ -123,15 +103,23 @@ class _Promised:
 
 
 class Dispatch:
-    def __init__(self, services: Services) -> None:
+    """For the listeners of one kind: what the others serve isn't known here."""
+
+    def __init__(self, services: Services, kind: ListenerKind = ListenerKind.BROKER) -> None:
+        self._served = served_on(kind)
+        self._kind = kind
         self._services = services
         self._loop = services.env.loop
         self._monotonic = services.env.clock.monotonic
-        self._apis: dict[tuple[int, int], _Api] = {}
+        self._apis: dict[tuple[int, int], Api] = {}
         self._replicas = services.replicas
         produce = ProducePath(services)
         self._produce, self.handle_alike = produce.handle_frame, produce.handle_alike
+        self.begin_ahead = produce.begin_ahead
         self._fetch = FetchPath(services, self._general).handle_frame
+        if kind is ListenerKind.CONTROLLER:  # the hand-made paths are for records of topics
+            self._produce = self._fetch = _not_here
+            self.handle_alike = _none_alike
         self._large = ConcurrencyLimit(self._monotonic, LARGE_AT_ONCE)
         self._others = ConcurrencyLimit(self._monotonic, OTHERS_AT_ONCE)
 
@@ -171,6 +159,8 @@ class Dispatch:
             requests.debug("%s of %d bytes from %s as %s on connection %d", api.name, end - start, *who)
         began = self._monotonic()
         try:
+            if key in FORWARDED and self._kind is ListenerKind.BROKER and not self._services.channel.is_here:
+                return self._pass_on(api, context, bytes(frame[start:]), header.body_pos - start)
             return self._answer(connection, api, context, frame, header.body_pos, end - start)
         except MalformedError as error:
             raise MalformedError(f"{api.name} from {client_id!r}: {error}") from error
@@ -179,7 +169,7 @@ class Dispatch:
                 connection.time_quota.spent(self._monotonic() - began)
 
     def _answer(
-        self, connection: Connection, api: _Api, context: Context, frame: memoryview, pos: int, frame_bytes: int
+        self, connection: Connection, api: Api, context: Context, frame: memoryview, pos: int, frame_bytes: int
     ) -> Answer | Late:
         # Bytes left behind the request are let pass, as Kafka does: librdkafka sends three with Metadata v13.
         if frame_bytes < STEPS_FROM_BYTES:
@@ -198,7 +188,7 @@ class Dispatch:
         try:
             response = api.handle(context, request)
             if isinstance(response, api.response):
-                return _frame(api, context.correlation_id, api.encode(response))
+                return api.frame(context.correlation_id, response)
         except MalformedError:
             raise
         except Exception as error:
@@ -211,10 +201,26 @@ class Dispatch:
             return self._go_on(api, context, steps, self._others, weight=connection.time_quota.weight)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
+    # -- for the active controller, which is another node
+
+    def _pass_on(self, api: Api, context: Context, request: bytes, pos: int) -> Answer | Late:
+        """Where no controller answers, the handler here says so, in the way of its API."""
+
+        def here() -> Answer | Late:
+            return self._go_on(api, context, self._whole(api, context, memoryview(request), pos, None), self._others)
+
+        if is_for_this_node(api, request, pos, self._services.node_id):
+            return here()
+
+        def answered(promise: Promise[bytes]) -> Answer | Late:
+            return here() if promise.error is not None else promise.result()
+
+        return _Promised(forward(context, request), answered)
+
     # -- in steps
 
     def _read_on(
-        self, connection: Connection, api: _Api, context: Context, frame: memoryview, pos: int
+        self, connection: Connection, api: Api, context: Context, frame: memoryview, pos: int
     ) -> Answer | Late:
         """A request that takes long to read: from the beginning, in a buffer that is ours for so long."""
         give_back = connection.keep_frame()
@@ -225,7 +231,7 @@ class Dispatch:
         return self._go_on(api, context, steps, limit, weight=connection.time_quota.weight)
 
     def _go_on(
-        self, api: _Api, context: Context, steps: Steps[Any], limit: ConcurrencyLimit, *, weight: Weight = LIGHT
+        self, api: Api, context: Context, steps: Steps[Any], limit: ConcurrencyLimit, *, weight: Weight = LIGHT
     ) -> Answer | Late:
         promise = self._loop.drive(limit.bounded(steps), weight)
         if promise.done:
@@ -233,7 +239,7 @@ class Dispatch:
         return _Promised(promise, lambda promise: self._answered_later(api, context, promise))
 
     def _whole(
-        self, api: _Api, context: Context, frame: memoryview, pos: int, give_back: Callable[[], None] | None
+        self, api: Api, context: Context, frame: memoryview, pos: int, give_back: Callable[[], None] | None
     ) -> Steps[Answer | Late]:
         """A request from its body on. The records of a Produce lie in the frame until they are appended."""
         try:
@@ -251,7 +257,7 @@ class Dispatch:
             yield from release(request)
         return answer
 
-    def _open_logs(self, api: _Api, request: Any) -> Steps[None]:
+    def _open_logs(self, api: Api, request: Any) -> Steps[None]:
         """Wait until the logs that it needs are open; or go on without those that aren't, which the client is told."""
         if self._replicas.all_open:
             return
@@ -283,7 +289,7 @@ class Dispatch:
         promise.on_done(done)
         return either
 
-    def _handling(self, api: _Api, context: Context, response: Any) -> Steps[Answer | Late]:
+    def _handling(self, api: Api, context: Context, response: Any) -> Steps[Answer | Late]:
         """The answer, from what the handler gave back: it may work in steps, and may have to wait."""
         if isinstance(response, Generator):
             response = yield from cast("Steps[Any]", response)
@@ -295,26 +301,26 @@ class Dispatch:
             return (yield from self._framed(api, context, response))
         return response
 
-    def _framed(self, api: _Api, context: Context, response: Any) -> Steps[Answer]:
+    def _framed(self, api: Api, context: Context, response: Any) -> Steps[Answer]:
         """Large ones stay in the pieces that they were written in: to copy a hundred megabytes takes long, too."""
         pieces = yield from encode_steps(api.response, api.version)(response)
         size = sum(map(len, pieces))
         if size <= JOINED_BYTES_MAX:
-            frame: Answer = _frame(api, context.correlation_id, b"".join(pieces))
+            frame: Answer = api.head(context.correlation_id, size) + b"".join(pieces)
         else:
-            frame = [_head(api, context.correlation_id, size), *pieces]
+            frame = [api.head(context.correlation_id, size), *pieces]
         if len(pieces) > 1:
             yield from release(response)
         return frame
 
-    def _answered(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
+    def _answered(self, api: Api, context: Context, promise: Promise[Any]) -> Answer | Late:
         if promise.error is None:
             return promise.result()
         if isinstance(promise.error, MalformedError) or not isinstance(promise.error, Exception):
             raise promise.error
         return self._failed(api, context, promise.error)
 
-    def _answered_later(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
+    def _answered_later(self, api: Api, context: Context, promise: Promise[Any]) -> Answer | Late:
         try:
             return self._answered(api, context, promise)
         except MalformedError as error:
@@ -322,7 +328,7 @@ class Dispatch:
 
     # -- answers and errors
 
-    def _settled(self, api: _Api, context: Context, promise: Promise[Any]) -> Answer | Late:
+    def _settled(self, api: Api, context: Context, promise: Promise[Any]) -> Answer | Late:
         try:
             response = promise.result()
         except MalformedError:
@@ -333,38 +339,21 @@ class Dispatch:
             return None  # acks=0
         return self._go_on(api, context, self._framed(api, context, response), self._others)
 
-    def _failed(self, api: _Api, context: Context, error: Exception) -> Answer:
+    def _failed(self, api: Api, context: Context, error: Exception) -> Answer:
         """The answer that says so, for an error of the request as a whole."""
-        name = ApiKey(api.key).name
-        if isinstance(error, KafkaError):
-            code, message = error.code, error.message
-        else:
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-            log.error(
-                "%s v%d from %s (%s) failed",
-                name,
-                context.version,
-                context.client_host,
-                context.client_id,
-                exc_info=error,
-            )
-        fields = getattr(api.response, "__dataclass_fields__", {})
-        if "error_code" not in fields:
-            raise MalformedError(f"{name} v{context.version} can't be answered: {code.name} {message or ''}".rstrip())
-        response = api.response(
-            error_code=int(code), **({"error_message": message} if "error_message" in fields else {})
-        )
-        return _frame(api, context.correlation_id, api.encode(response))
+        if not isinstance(error, KafkaError):
+            log.error("%s from %s (%s) failed", api.name, context.client_host, context.client_id, exc_info=error)
+        return api.frame(context.correlation_id, api.failure(context, *error_of(error)))
 
-    def _find(self, key: int, version: int) -> _Api:
-        if key not in SERVED:
-            raise MalformedError(f"API key {key} (version {version}) is not served here")
+    def _find(self, key: int, version: int) -> Api:
+        if key not in self._served:
+            raise MalformedError(f"API key {key} (version {version}) is not served on a {self._kind.value}'s listener")
         allowed = RANGES[key]
         if not allowed.min <= version <= allowed.max:
             raise MalformedError(
                 f"{ApiKey(key).name} version {version} is not served: {allowed.min} to {allowed.max} are"
             )
-        return _Api(key, version)
+        return Api(key, version)
 
     def _api_versions_too_new(self, correlation_id: int) -> Answer:
         """ApiVersions in a version we don't know: the answer is in version 0, so that any client can read it."""
@@ -374,11 +363,9 @@ class Dispatch:
         return _frame_plain(len(body) + 4, correlation_id) + body
 
 
-def _frame(api: _Api, correlation_id: int, body: bytes) -> bytes:
-    return _head(api, correlation_id, len(body)) + body
+def _not_here(*_: object) -> Any:
+    return NotImplemented
 
 
-def _head(api: _Api, correlation_id: int, body_bytes: int) -> bytes:
-    if api.tagged_header:
-        return _frame_flexible(body_bytes + 5, correlation_id, 0)
-    return _frame_plain(body_bytes + 4, correlation_id)
+def _none_alike(buffer: memoryview, start: int, end: int, most: int) -> None:
+    """Where Produce isn't served, there are no such requests to be taken together."""

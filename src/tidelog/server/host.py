@@ -25,6 +25,8 @@ class Host(Protocol):
     dispatch_alike: Callable[[memoryview, int, int, int], tuple[list[Answer | Late], int] | None]
     """The answers to so many Produce requests at most, for one partition, at the beginning of [start, end), and where
     they end. None: nothing was done, and `dispatch` takes each."""
+    begin_ahead: Callable[[memoryview, int, int], None]
+    """Frames in [start, end) wait for the one before them: what takes long before they can be handled may begin."""
 
     def may_handle(self) -> bool:
         """Whether there is time for a request other than Produce and Fetch in this turn of the loop."""
@@ -35,5 +37,9 @@ class Host(Protocol):
         ...
 
     def wait_for_buffers(self, connection: Connection) -> None: ...
+
+    def broken(self, connection: Connection) -> None:
+        """The other side has ended it; `closed` follows."""
+        ...
 
     def closed(self, connection: Connection, reason: str | None) -> None: ...

@@ -42,7 +42,9 @@ class Taker(Protocol):
 
     def failed(self, error: Exception) -> None: ...
 
-    def close(self, reason: str | None = None) -> None: ...
+    def peer_gone(self) -> None:
+        """The other side has ended the connection."""
+        ...
 
 
 class Receiver:
@@ -117,7 +119,7 @@ class Receiver:
         except OSError:
             count = 0
         if not count:
-            self._taker.close()
+            self._taker.peer_gone()
             return
         self.active = True
         try:
@@ -151,7 +153,7 @@ class Receiver:
         except OSError:
             count = 0
         if not count:
-            self._taker.close()
+            self._taker.peer_gone()
             return
         self.active = True
         try:
@@ -177,7 +179,7 @@ class Receiver:
             count = 0
         if not count:
             buffers.give_back(buffer)
-            self._taker.close()
+            self._taker.peer_gone()
             return
         self.active = True
         try:
@@ -297,7 +299,7 @@ class Receiver:
         except OSError:
             count = 0
         if not count:
-            self._taker.close()
+            self._taker.peer_gone()
             return
         if self.incoming is not HELD:
             self._become(HELD)

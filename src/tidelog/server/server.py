@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ BUFFERS_LOOK_S = 0.01
 class Server:
     """Accepts connections and looks after them. `dispatch` answers their requests."""
 
-    def __init__(self, services: Services, dispatch: Dispatch) -> None:
+    def __init__(self, services: Services, dispatch: Dispatch, on_broken: Callable[[int], None] | None = None) -> None:
+        """`on_broken` is told the number of a connection that the other side ended, and not this one."""
         env, config = services.env, services.config
         self.loop = env.loop
         self.now = env.clock.monotonic
@@ -44,6 +46,7 @@ class Server:
         self.requests_max = config.queued_max_requests
         self.dispatch = dispatch.handle
         self.dispatch_alike = dispatch.handle_alike
+        self.begin_ahead = dispatch.begin_ahead
         self._connections: dict[int, Connection] = {}
         self._per_address: Counter[str] = Counter()
         self._next_id = 0
@@ -54,6 +57,7 @@ class Server:
         self._accept_allowance = 0.0
         self._accept_counted = 0.0
         self._stopping = False
+        self._on_broken = on_broken
 
     def listen(self, name: str, host: str, port: int) -> Listener:
         """Bind a listener; it accepts from `start` on. Raises OSError."""
@@ -185,6 +189,10 @@ class Server:
         self._lending = bool(self._waiting_for_buffers)
         if self._lending:
             self.loop.call_later(BUFFERS_LOOK_S, self._lend_buffers)
+
+    def broken(self, connection: Connection) -> None:
+        if self._on_broken is not None:
+            self._on_broken(connection.id)
 
     def closed(self, connection: Connection, reason: str | None) -> None:
         if reason is not None:

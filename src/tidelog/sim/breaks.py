@@ -1,7 +1,7 @@
 """Safeguards that can be switched off, to see whether the simulator finds out: `python -m tidelog.sim --break NAME`.
 
-What each of them guards against is only found where it matters what somebody was promised: none of them makes an
-assertion of the broker itself fail.
+What each of them guards against is found by what somebody was promised, or could see, and not by an assertion of the
+broker itself. Those of a cluster are found sooner with `--aim NAME` (`cluster/aims.py`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
+from tidelog.broker.lifecycle import Lifecycle
+from tidelog.controller import brokers
 from tidelog.log import journal, recovery
 from tidelog.log.journal_replay import additions
+from tidelog.raft import driver
+from tidelog.raft.control import VoterHistory
+from tidelog.raft.driver import RaftDriver
+from tidelog.raft.election_file import FILE_NAME, encode_election
+from tidelog.raft.quorum import Role
+from tidelog.raft.store_log import StoreLog
+from tidelog.raft.voters import ReplicaKey
 from tidelog.sim.world.disk import SimFixedFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
+
+    from tidelog.env.disk import Disk
+    from tidelog.metadata.image import BrokerImage, ClusterImage
+    from tidelog.raft.events import ElectionState
+    from tidelog.raft.voters import VoterSet
+
+QUORUM = "quorum"
 
 
 class Safeguard(NamedTuple):
@@ -26,6 +42,8 @@ class Safeguard(NamedTuple):
     name: str
     instead: Any
     leaves_out: str
+    scenario: str | None = None
+    """The one in which it matters; None: any that a seed has."""
 
 
 def _first_only(*given: Any) -> Any:
@@ -40,6 +58,31 @@ def _always(*_: object) -> bool:
     return True
 
 
+def _remember_hastily(disk: Disk, folder: str, election: ElectionState, kraft_version: int, voters: VoterSet) -> None:
+    temporary = f"{folder}/{FILE_NAME}.tmp"
+    file = disk.open(temporary, create=True)
+    file.truncate(0)
+    file.append(encode_election(election, kraft_version, voters))
+    file.sync()
+    disk.rename(temporary, f"{folder}/{FILE_NAME}")  # which the power takes back
+
+
+def _epoch_of_log_alone(log: StoreLog) -> int:
+    return max(0, log.epoch_of_records)
+
+
+def _waits_unless_resigned(replica: RaftDriver) -> bool:
+    return replica.quorum.role is not Role.RESIGNED
+
+
+def _same_id(key: ReplicaKey, other: ReplicaKey) -> bool:
+    return key.id == other.id
+
+
+def _any_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerImage:
+    return image.brokers[broker_id]
+
+
 SAFEGUARDS = {
     "journal-sync": Safeguard(SimFixedFile, "sync", _nothing, "a commit's sync of the journal"),
     "journal-replay": Safeguard(
@@ -51,6 +94,27 @@ SAFEGUARDS = {
     "journal-void": Safeguard(
         journal.Journal, "void", _nothing, "noting that what the journal has of a log that is cut doesn't count"
     ),
+    "vote-fsync": Safeguard(
+        driver, "write_election", _remember_hastily, "making a vote durable before it is told", QUORUM
+    ),
+    "snapshot-epoch": Safeguard(
+        StoreLog, "newest_epoch", _epoch_of_log_alone, "the epoch of the checkpoint that a log begins behind", QUORUM
+    ),
+    "resigned-timer": Safeguard(
+        RaftDriver, "waits", _waits_unless_resigned, "the timer of a leader that resigned", QUORUM
+    ),
+    "data-directory": Safeguard(ReplicaKey, "is_same", _same_id, "the disk that a vote is of", QUORUM),
+    "stray-gate": Safeguard(
+        Lifecycle,
+        "knows_registration",
+        _always,
+        "catching up with the metadata before files of no partition are put aside",
+        QUORUM,
+    ),
+    "voters-truncation": Safeguard(
+        VoterHistory, "cut", _nothing, "taking back who votes when the record that says so is cut off", QUORUM
+    ),
+    "broker-epoch": Safeguard(brokers, "check_epoch", _any_epoch, "refusing a broker's earlier incarnation", QUORUM),
 }
 
 

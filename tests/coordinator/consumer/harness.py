@@ -20,6 +20,7 @@ from tidelog.coordinator.group.fold import fold
 from tidelog.coordinator.group.migration import downgrade
 from tidelog.coordinator.group.state import EMPTY, GroupsState
 from tidelog.machine.machine import Position
+from tidelog.metadata.chunks import chunked
 from tidelog.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.consumer_group_heartbeat import (
@@ -46,7 +47,7 @@ def image_of(topics: Mapping[str, int], *, racks: Sequence[str] = (), offset: in
         index: BrokerImage(index, 0, bytes(16), (), {}, rack=rack, fenced=False) for index, rack in enumerate(racks)
     }
     found = {
-        name: TopicImage(name, topic_id(name), tuple(_partition(index, len(racks) or 1) for index in range(count)))
+        name: TopicImage(name, topic_id(name), chunked(_partition(index, len(racks) or 1) for index in range(count)))
         for name, count in topics.items()
     }
     by_id = {topic.id: topic for topic in found.values()}

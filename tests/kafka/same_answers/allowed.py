@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidelog.apis import SERVED
+from tidelog.apis.listeners import ListenerKind, served_on
 from tidelog.wire.keys import ApiKey
 
 
@@ -59,7 +59,7 @@ def unserved(found: Found) -> bool:
     match = re.fullmatch(r"\.?api_keys\[(\d+)\]", found.path)
     if found.key != ApiKey.API_VERSIONS or match is None:
         return False
-    return int(match[1]) not in SERVED
+    return int(match[1]) not in served_on(ListenerKind.BROKER)
 
 
 CONFIG_APIS = (ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS)
@@ -83,9 +83,32 @@ ALLOWED: tuple[Difference, ...] = (
     Difference("`max.message.bytes` and `message.max.bytes` are 10 MB by default", config(r"m\w+\.m\w+\.bytes")),
     Difference("Settings of its own begin with `tidelog.`", config(r"tidelog\.[\w.]+")),
     Difference("Settings without use here are unknown", config(r"num\.network\.threads", r"ssl\.\S+")),
-    Difference("`node.id` and `process.roles` need not be set", config(r"node\.id", r"process\.roles")),
+    Difference(
+        "`node.id`, `process.roles` and the controllers need not be set", config(r"node\.id", r"process\.roles")
+    ),
     Difference("What is not served is not advertised", unserved),
     Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
     Difference("A time is looked for in every segment", found_further_on),
     Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),
 )
+
+QUORUM: tuple[Difference, ...] = (
+    Difference(
+        "A voter that gave up on its leader names none",
+        at(r"^END_QUORUM|after the end$|after v\d$", r"leader_id|node_endpoints"),
+    ),
+    Difference("The last voter can't be removed", at(r"^REMOVE_RAFT_VOTER v0 removed: the last one$")),
+)
+"""Between controllers."""
+
+CLUSTER: tuple[Difference, ...] = (
+    Difference(
+        "Metadata and DescribeCluster name the broker that is asked as the controller",
+        at(r"^(METADATA|DESCRIBE_CLUSTER) v\d+ (of|none|broker)", r"^controller_id$"),
+    ),
+    Difference(
+        "What is for the active controller is refused by the others",
+        at(r"^LIST_PARTITION_REASSIGNMENTS v0 other|^ENVELOPE v0 other (well|v6)"),
+    ),
+)
+"""Of several nodes."""

@@ -59,6 +59,7 @@ MAKES_MEMBERS = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 """Answers in which a member hears its id."""
 
 UNORDERED = (
+    ("brokers", ("broker_id", "node_id")),
     ("groups", ("group_id",)),
     ("members", ("member_id", "group_instance_id")),
     ("topic_partitions", ("topic_id",)),

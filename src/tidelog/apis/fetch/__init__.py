@@ -18,6 +18,7 @@ from tidelog.apis.bounds import MAX_WAIT_MS
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
 from tidelog.apis.fetch.sessions import IDS_FROM, Session
+from tidelog.apis.listeners import ListenerKind, kind_of
 from tidelog.apis.shared.leader_hint import node_endpoints
 from tidelog.env.slices import Steps, whole
 from tidelog.wire.codec import pieces, pieces_steps
@@ -48,18 +49,21 @@ _frame_flexible = Struct(">iib").pack
 
 
 def handle(context: Context, request: FetchRequest) -> Any:
-    """The answer as pieces to send, or a parked fetch."""
+    """The answer as pieces to send, or a parked fetch; of the metadata log, a promise of the response."""
+    services = context.services
+    if kind_of(context.listener, services.config) is ListenerKind.CONTROLLER:  # records of topics are not had there
+        return services.raft.server.fetches.fetch(request, context.version)
     try:
-        session = context.services.fetch_sessions.resume(request, context.version)
+        session = services.fetch_sessions.resume(request, context.version)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(context, request, session)
     wait_s = min(request.max_wait_ms, MAX_WAIT_MS) / 1000
     if fetch.count > FEW:
-        return Parked(context.services.env.loop, fetch, wait_s, looked=False)
+        return Parked(services.env.loop, fetch, wait_s, looked=False)
     whole(fetch.prepare())
     answer = whole(fetch.steps(at_once=wait_s <= 0))
-    return Parked(context.services.env.loop, fetch, wait_s, looked=True) if answer is None else answer
+    return Parked(services.env.loop, fetch, wait_s, looked=True) if answer is None else answer
 
 
 class _Fetch:

@@ -8,14 +8,13 @@ settings that are known; of others only the names, since they may hold secrets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.config.broker import BrokerConfig
 from tidelog.config.group import GROUP_RESOURCE, GroupConfig
 from tidelog.config.topic import TopicConfig
-from tidelog.env.promise import Promise
-from tidelog.env.slices import settled
+from tidelog.env.slices import outcome
 from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.wire.keys import ApiKey
 
@@ -44,11 +43,7 @@ def watched(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:
         return handle
 
     def handle_and_tell(context: Context, request: Any) -> Steps[Any]:
-        response = handle(context, request)
-        if isinstance(response, Generator):
-            response = yield from cast("Steps[Any]", response)
-        if isinstance(response, Promise):
-            response = yield from settled(cast("Promise[Any]", response))
+        response = yield from outcome(handle(context, request))
         if not getattr(request, "validate_only", False):
             yield from tell(context, changes(context, request, response))
         return response
@@ -143,6 +138,19 @@ def _leaders_elected(context: Context, request: Any, response: Any) -> Iterator[
                 yield f"the leader of {topic.topic}-{result.partition_id} was elected"
 
 
+def _partitions_reassigned(context: Context, request: Any, response: Any) -> Iterator[str]:
+    if response.error_code:
+        return
+    for topic, answered in zip(request.topics, response.responses, strict=False):
+        for partition, result in zip(topic.partitions, answered.partitions, strict=False):
+            if not result.error_code:
+                place = f"{_short(topic.name)}-{partition.partition_index}"
+                if partition.replicas is None:
+                    yield f"the reassignment of {place} was cancelled"
+                else:
+                    yield f"{place} is reassigned to {', '.join(map(str, partition.replicas[:SETTINGS_MAX]))}"
+
+
 def _features_updated(context: Context, request: Any, response: Any) -> Iterator[str]:
     if not response.error_code:
         for update in request.feature_updates:
@@ -169,6 +177,7 @@ CHANGES: dict[int, Changes] = {
     ApiKey.DELETE_GROUPS: _groups_deleted,
     ApiKey.OFFSET_DELETE: _offsets_deleted,
     ApiKey.ELECT_LEADERS: _leaders_elected,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _partitions_reassigned,
     ApiKey.UPDATE_FEATURES: _features_updated,
     ApiKey.WRITE_TXN_MARKERS: _transactions_ended,
 }

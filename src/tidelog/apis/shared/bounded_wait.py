@@ -24,12 +24,14 @@ def decide(
     decision: Callable[[ClusterImage, int], Steps[Decision[Any, T]]],
     timeout_ms: int,
     failed: Callable[[KafkaError], T],
+    *,
+    to_its_end: bool = False,
 ) -> Promise[T]:
     """What the controller decides, or `failed(error)` where it can't or isn't done in time.
 
     A timeout of 0 or less is over at once and nothing is done, as in Kafka. After a timeout the decision may still be
     carried out: the client doesn't know, and must ask. One that isn't made by then is not made any more, as in Kafka,
-    and what the request holds is not looked at again.
+    and what the request holds is not looked at again; with `to_its_end` that goes for one that wasn't begun.
     """
     answer: Promise[T] = Promise()
     if timeout_ms <= 0:
@@ -53,8 +55,9 @@ def decide(
             answer.fail(error)
 
     def in_time(image: ClusterImage, now_ms: int) -> Steps[Decision[Any, T]]:
-        steps = decision(image, now_ms)
-        while not answer.done:
+        steps, begun = decision(image, now_ms), False
+        while not answer.done or (begun and to_its_end):
+            begun = True
             try:
                 waits = next(steps)
             except StopIteration as end:

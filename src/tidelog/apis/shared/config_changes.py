@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.apis.listeners import ListenerKind, kind_of
 from tidelog.apis.shared.loggers import LOGGER_RESOURCE, alter_loggers
 from tidelog.controller.bounds import CHANGES_MAX
-from tidelog.controller.configs import Outcome, alter_configs, check_resources
+from tidelog.controller.configs import Outcome, alter_configs, check_own_id, check_resources
 from tidelog.env.promise import Promise
+from tidelog.metadata.image import BROKER_RESOURCE
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -32,7 +34,12 @@ def alter(context: Context, resources: list[ResourceChange], *, validate_only: b
             yield
         if outcomes[place] is not None:
             continue
-        if resource.type == LOGGER_RESOURCE and not resource.replaces:
+        other = _of_another_broker(context, resource)
+        if other is not None:
+            outcomes[place] = other
+        elif resource.type == LOGGER_RESOURCE and resource.replaces:
+            outcomes[place] = Outcome(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+        elif resource.type == LOGGER_RESOURCE:
             outcomes[place] = alter_loggers(resource, services.node_id, validate_only=validate_only)
         else:
             kept.append(resource)
@@ -52,10 +59,22 @@ def alter(context: Context, resources: list[ResourceChange], *, validate_only: b
         answer.resolve(merge([]))
         return answer
     return services.controller.submit_steps(
-        lambda image, now_ms: alter_configs(
-            image, kept, broker=services.config, node_id=services.node_id, validate_only=validate_only
-        )
+        lambda image, now_ms: alter_configs(image, kept, broker=services.config, validate_only=validate_only)
     ).then(finish)
+
+
+def _of_another_broker(context: Context, resource: ResourceChange) -> Outcome | None:
+    """What a broker says that is asked for the settings of another one; a controller isn't one of them."""
+    services = context.services
+    if resource.type != BROKER_RESOURCE or not resource.name:
+        return None
+    if kind_of(context.listener, services.config) is ListenerKind.CONTROLLER:
+        return None
+    try:
+        check_own_id(resource.name, services.node_id)
+    except KafkaError as error:
+        return Outcome(error.code, error.message)
+    return None
 
 
 def too_many(resources: Sequence[Any], make: Callable[..., T]) -> Steps[list[T]]:

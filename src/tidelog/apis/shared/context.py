@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.apis.fetch.sessions import FetchSessions
+    from tidelog.apis.shared.controller_channel import ControllerChannel
     from tidelog.apis.shared.deadlines import Deadlines
     from tidelog.apis.shared.producer_ids import ProducerIds
     from tidelog.config.broker import BrokerConfig
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
     from tidelog.raft.driver import RaftDriver
+    from tidelog.raft.node import RaftNode
     from tidelog.replica.replicas import Replicas
 
 
@@ -45,10 +47,14 @@ class Services:
     env: Environment
     metadata: Follower
     controller: Controller
+    channel: ControllerChannel
+    """To the active controller, here or elsewhere."""
     producer_ids: ProducerIds
     replicas: Replicas
     store: Store
     quorum: RaftDriver
+    raft: RaftNode
+    """What connects `quorum` to the other replicas of the metadata log."""
     fetch_sessions: FetchSessions
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]

@@ -66,10 +66,14 @@ def brokers_on(
             yield broker, endpoint
 
 
-def any_alive(image: ClusterImage) -> int:
-    """A broker that requests for the controller may be sent to: each passes them on."""
+def any_alive(image: ClusterImage, own_id: int) -> int:
+    """A broker that requests for the controller may be sent to: each passes them on.
+
+    This one, unless it is fenced: whoever asks reaches it. Another one may have died a moment ago, and clients wait for
+    the one that they were named.
+    """
     alive = [broker.id for broker in image.brokers.values() if not broker.fenced]
-    return min(alive, default=NO_NODE)
+    return own_id if own_id in alive else min(alive, default=NO_NODE)
 
 
 class PartitionView:
@@ -105,7 +109,7 @@ class PartitionView:
             isr = [one for one in isr if self._is_alive(one)]
         leader = self._image.brokers.get(partition.leader)
         leader_id = partition.leader
-        if leader is None:
+        if leader is None or leader.fenced:  # a partition's only replica keeps its leadership while it is away
             error, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE
         elif endpoint_of(leader, self._listener) is None:
             error, leader_id = self._listener_error, NO_NODE

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
 from tidelog.apis.shared.record_validation import IDS_FROM
 from tidelog.wire.batch import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL_FLAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FLEXIBLE_FROM = 9
 
@@ -62,6 +63,23 @@ def _rest_of_uvarint(buffer: memoryview, value: int, pos: int) -> tuple[int, int
         if byte < 0x80:
             return value, pos
     raise IndexError
+
+
+def keys_of(buffer: memoryview, start: int, end: int) -> Iterator[bytes]:
+    """What each frame from `start` on has up to its batch, as `locate` finds it: up to the first of another shape."""
+    while end - start >= FRAME_HEADER_BYTES:
+        size, kind, _, client_bytes = _read_frame(buffer, start)
+        stop = start + 4 + size
+        if not start < stop <= end or kind >> 16 or not FLEXIBLE_FROM <= kind & 0xFFFF < IDS_FROM:
+            return
+        try:
+            located = locate(buffer, start + FRAME_HEADER_BYTES + max(client_bytes, 0), stop)
+        except (StructError, IndexError):
+            return
+        if located is None:
+            return
+        yield located[0]
+        start = stop
 
 
 def find_alike(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.state import GroupsState
     from tidelog.coordinator.shard import Kind
     from tidelog.env import Clock, Environment, Random
-    from tidelog.metadata.follow import Follower
+    from tidelog.metadata.follow import ChangedTopics, Follower
     from tidelog.metadata.image import ClusterImage
     from tidelog.replica.replicas import Replicas
 
@@ -89,7 +89,7 @@ class GroupCoordinator:
         unloaded(self, shard)
 
     def _image_changed(
-        self, old: ClusterImage, new: ClusterImage, changed_topics: set[bytes], changed: set[tuple[int, str]]
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
     ) -> None:
         if changed_topics and any(True for _ in self.shards.loaded()):
             from tidelog.coordinator.group.expiry import topics_deleted

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -56,7 +56,9 @@ def begin(coordinator: GroupCoordinator, shard: GroupShard) -> None:
     again()
 
 
-def topics_deleted(coordinator: GroupCoordinator, old: ClusterImage, new: ClusterImage, changed: set[bytes]) -> None:
+def topics_deleted(
+    coordinator: GroupCoordinator, old: ClusterImage, new: ClusterImage, changed: Iterable[bytes]
+) -> None:
     """Offsets of topics that are in the old image only go."""
     deleted = {
         topic.name: topic

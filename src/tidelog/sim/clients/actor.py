@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.sim.clients.connection import ClientConnection
+from tidelog.sim.clients.connection import HERE, ClientConnection
 from tidelog.sim.scenarios.checkers import History
 from tidelog.sim.world.loop import SimLoop, Timeline
-from tidelog.sim.world.network import SimNetwork
+from tidelog.sim.world.network import LOOPBACK, SimNetwork
 from tidelog.sim.world.random import SimRandom
 
 RETRY_S = 0.05
@@ -26,6 +26,9 @@ class ClientWorld(Protocol):
 class Client(ABC):
     """A client with one connection, which it makes anew whenever it is lost."""
 
+    ADDRESS = LOOPBACK
+    """Of the machine that it is on."""
+
     def __init__(self, world: ClientWorld, name: str, random: SimRandom) -> None:
         self.world = world
         self.name = name
@@ -42,8 +45,14 @@ class Client(ABC):
 
     def _connect(self) -> None:
         self._losses = self.world.history.losses
-        self.connection = ClientConnection(self.name, self.loop, self.world.network, self._was_lost)
+        self.connection = ClientConnection(
+            self.name, self.loop, self.world.network, self._was_lost, self.where(), self.ADDRESS
+        )
         self.connected(self.connection)
+
+    def where(self) -> tuple[str, int]:
+        """The address and the port to connect to next."""
+        return HERE
 
     def _was_lost(self) -> None:
         self.connection = None

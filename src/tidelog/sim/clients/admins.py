@@ -31,8 +31,8 @@ VALUE_BYTES = (10, 32_000, 32_000)
 PREFIX = "sim"
 UNCHANGED = 0
 
-REFUSED = frozenset((ErrorCode.KAFKA_STORAGE_ERROR,))
-"""The change couldn't be written, and never will be."""
+REFUSED = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPLICATION_FACTOR))
+"""The change couldn't be written, and never will be; or the only broker stops, and takes no new replicas."""
 UNKNOWN = frozenset((ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT))
 """The change may be carried out, or not."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tidelog.sim.world.loop import SimLoop, SimTimer
-from tidelog.sim.world.network import SimNetwork
+from tidelog.sim.world.network import LOOPBACK, SimNetwork
 from tidelog.sim.world.socket import SimSocket
 from tidelog.wire.codec import decode_whole, encoder
 from tidelog.wire.frame import FrameReader, framed
@@ -15,6 +15,7 @@ from tidelog.wire.messages.produce import ProduceRequest
 T = TypeVar("T")
 
 PORT = 9092
+HERE = (LOOPBACK, PORT)
 FRAME_BYTES_MAX = 1 << 24
 _READ_BYTES = 64 * 1024
 
@@ -22,7 +23,15 @@ _READ_BYTES = 64 * 1024
 class ClientConnection:
     """One connection. `lost` is called once when it breaks; answers that were awaited never come then."""
 
-    def __init__(self, name: str, loop: SimLoop, network: SimNetwork, lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        loop: SimLoop,
+        network: SimNetwork,
+        lost: Callable[[], None],
+        to: tuple[str, int] = HERE,
+        source: str = LOOPBACK,
+    ) -> None:
         self.name = name
         self._loop = loop
         self._lost = lost
@@ -31,7 +40,7 @@ class ClientConnection:
         self._unsent = bytearray()
         self._correlation_id = 0
         self._buffer = memoryview(bytearray(_READ_BYTES))
-        self.sock: SimSocket | None = network.connect(name, PORT)
+        self.sock: SimSocket | None = network.connect(name, to[1], source, to[0])
         loop.add_reader(self.sock, self._readable)
 
     def ask(

@@ -76,6 +76,9 @@ class SimFile:
         if self._disk.touched is not None:
             self._disk.touched("truncate", self.path)
 
+    def start_sync(self) -> None:
+        """What of it was on the disk when the power goes is drawn then."""
+
     def sync(self) -> None:
         self._disk.sync_node(self._node, self.path)
 
@@ -243,16 +246,17 @@ class SimDisk:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self._file(path).modified_ms = modified_ms
 
-    def make_folders(self, path: str) -> None:
-        folder = self.root
+    def make_folders(self, path: str) -> bool:
+        folder, new = self.root, False
         for part in _parts(path):
             child = folder.names.get(part)
             if child is None:
-                child = FolderNode()
+                child, new = FolderNode(), True
                 folder.change({part: child})
             elif not isinstance(child, FolderNode):
                 raise _error(errno.ENOTDIR, path)
             folder = child
+        return new
 
     def remove(self, path: str) -> None:
         self._file(path)

@@ -88,7 +88,11 @@ class Timeline:
                 self.now = max(self.now, deadline)
                 return done()
             self.now, _, timer = heappop(self._heap)
-            if timer.cancelled or (timer.loop is not None and not timer.loop.alive):
+            loop = timer.loop
+            if timer.cancelled or (loop is not None and not loop.alive):
+                continue
+            if loop is not None and loop.held is not None:
+                loop.held.append(timer)
                 continue
             self.events += 1
             assert self.events < stop, f"{events_max} events until {self.now:.3f} s: something keeps itself busy"
@@ -98,11 +102,17 @@ class Timeline:
 
 
 class SimLoop:
-    """`env.Loop` of one process. When it is killed, everything it had planned is gone."""
+    """`env.Loop` of one process. When it is killed, everything it had planned is gone.
 
-    def __init__(self, timeline: Timeline, random: SimRandom) -> None:
+    `rate`: how fast the clock runs that its timers go by; a second of it takes 1 / rate.
+    """
+
+    def __init__(self, timeline: Timeline, random: SimRandom, rate: float = 1.0) -> None:
         self.timeline = timeline
+        self.rate = rate
         self.alive = True
+        self.held: list[SimTimer] | None = None
+        """What became due while the process is stopped (SIGSTOP); None: it runs."""
         self.alone = False
         self.turns = 0
         self.blocking = 0
@@ -120,11 +130,29 @@ class SimLoop:
         self._readers.clear()
         self._writers.clear()
 
+    def freeze(self) -> None:
+        """SIGSTOP: nothing of it happens any more, in none of its threads. Its machine goes on taking connections and
+        bytes, as much as there is room for."""
+        if self.held is None:
+            self.held = []
+
+    def thaw(self) -> None:
+        """SIGCONT: what became due meanwhile happens now, in its order."""
+        held, self.held = self.held or [], None
+        for timer in held:
+            if not timer.cancelled:
+                self.timeline.plan(0.0, self._belated, timer, loop=self)
+
+    @staticmethod
+    def _belated(timer: SimTimer) -> None:
+        if not timer.cancelled:  # by one before it
+            timer.callback(*timer.args)
+
     def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
         self.timeline.plan(0.0, callback, *args, loop=self)
 
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> SimTimer:
-        return self.timeline.plan(delay_s, callback, *args, loop=self)
+        return self.timeline.plan(delay_s / self.rate, callback, *args, loop=self)
 
     def spread(self, steps: Steps[T]) -> Promise[T]:
         """Each slice has some steps, and whatever else is due comes between two of them."""

@@ -102,10 +102,10 @@ class MountedDisk(SimDisk):
         self._take_descriptor(path)
         return super().read_whole(path)
 
-    def make_folders(self, path: str) -> None:
+    def make_folders(self, path: str) -> bool:
         if not self.exists(path):
             self.check_writable(path)
-        super().make_folders(path)
+        return super().make_folders(path)
 
     def remove(self, path: str) -> None:
         self.check_writable(path)

@@ -24,26 +24,30 @@ class SimSocket:
         "_number",
         "_reset",
         "accepted",
+        "address",
         "arrives",
         "changed",
         "closed",
         "owner",
         "peer",
+        "slowness",
         "unread",
     )
 
-    def __init__(self, network: "SimNetwork", numbers: "count[int]", owner: str) -> None:
+    def __init__(self, network: "SimNetwork", numbers: "count[int]", owner: str, address: str) -> None:
         self._network = network
         self._number = next(numbers)
         self._inbox: deque[memoryview] = deque()
         self._ended = False
         self._reset = False
         self.owner = owner
+        self.address = address
         self.closed = False
         self.peer: SimSocket | None = None
         self.accepted: deque[SimSocket] = deque()
         self.arrives = 0.0
         self.unread = 0
+        self.slowness = 1.0
         self.changed: Callable[[SimSocket], None] | None = None
 
     # What env.Socket promises
@@ -76,7 +80,7 @@ class SimSocket:
         if self._reset:
             raise ConnectionResetError("the simulated connection was reset")
         peer = self.peer
-        if peer is None or peer.closed:
+        if peer is None or (peer.closed and not self._network.is_split(self, peer)):
             raise BrokenPipeError("the other end of the simulated connection is closed")
         if not len(data):
             return 0

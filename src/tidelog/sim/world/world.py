@@ -13,6 +13,8 @@ from tidelog.sim.world.random import SimRandom
 
 DATA = "/data"
 START_S_MAX = 60.0
+EVENTS_TOLD = 20
+"""Of a run that failed, the last ones."""
 JOURNAL_BYTES = (0, 1 << 14, 1 << 16, 1 << 18)
 """Small ones are full, and used anew, again and again."""
 
@@ -46,6 +48,9 @@ class World:
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.timeline.now:.6f} {text}")
+
+    def last_events(self) -> list[str]:
+        return self.trace[-EVENTS_TOLD:]
 
     def struck(self, kind: str) -> None:
         """A fault happened."""

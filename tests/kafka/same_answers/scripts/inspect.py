@@ -175,6 +175,43 @@ def elections(side: Side, rng: Random) -> None:
                 side.ask(ApiKey.ELECT_LEADERS, version, fields, f"{note}, kind {kind}")
 
 
+def reassignments(side: Side, rng: Random) -> None:
+    name = side.create(f"moves-{rng.getrandbits(32):08x}", 2)
+    for version in versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+        for note, (topic, index, replicas) in {
+            "as it is": (name, 0, [1]),
+            "nothing to cancel": (name, 0, None),
+            "to a broker that isn't there": (name, 1, [77]),
+            "to nobody": (name, 1, []),
+            "twice the same": (name, 1, [1, 1]),
+            "below zero": (name, 1, [-1]),
+            "no such partition": (name, 9, [1]),
+            "no such topic": ("missing", 0, [1]),
+        }.items():
+            topics = [{"name": topic, "partitions": [{"partition_index": index, "replicas": replicas}]}]
+            side.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, {"topics": topics}, note)
+        side.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, {"topics": []}, "nothing")
+
+
+def nodes(side: Side, rng: Random) -> None:
+    """Voters and brokers that aren't there: what would change the cluster isn't asked here."""
+    for note, broker_id in {"unknown": 77, "below zero": -1}.items():
+        side.ask(ApiKey.UNREGISTER_BROKER, 0, {"broker_id": broker_id}, note)
+    stranger: dict[str, Any] = {"voter_id": 77, "voter_directory_id": rng.randbytes(16)}
+    listeners = [{"name": "CONTROLLER", "host": "localhost", "port": 1}]
+    for version in versions(ApiKey.ADD_RAFT_VOTER):
+        for note, more in {
+            "another cluster": {"cluster_id": "anotherclusteranothe22"},
+            "no listener": {"listeners": []},
+            "a listener of another name": {"listeners": [{"name": "OTHER", "host": "localhost", "port": 1}]},
+            "below zero": {"voter_id": -1},
+        }.items():
+            fields = {"cluster_id": None, "timeout_ms": 1000, "listeners": listeners, **stranger, **more}
+            side.ask(ApiKey.ADD_RAFT_VOTER, version, fields, note)
+    for note, more in {"unknown": {}, "another cluster": {"cluster_id": "anotherclusteranothe22"}}.items():
+        side.ask(ApiKey.REMOVE_RAFT_VOTER, 0, {"cluster_id": None, **stranger, **more}, note)
+
+
 def everything_listed(side: Side, rng: Random) -> None:
     """All topics at once: of ours, each is there."""
     tag = f"{rng.getrandbits(32):08x}"
@@ -195,5 +232,7 @@ SCRIPTS = (
     what_is_not_configured,
     telemetry,
     elections,
+    reassignments,
+    nodes,
     everything_listed,
 )

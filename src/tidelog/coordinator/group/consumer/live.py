@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.coordinator.group.consumer.terms import Terms
     from tidelog.coordinator.group.live import GroupShard
     from tidelog.env.loop import Timer
-    from tidelog.metadata.image import BrokerImage, TopicImage
+    from tidelog.metadata.image import BrokerImage
 
 NEVER = float("inf")
 
@@ -63,11 +63,11 @@ class LiveConsumerGroup:
         """No deadline is before this moment."""
         self.alarm: Timer | None = None
         self.alarm_s: float = NEVER
-        self.topics: Mapping[str, TopicImage] | None = None
-        """Those of the image with which the group's hash was last compared; with `brokers`, for their racks."""
+        self.topics: object = None
+        """The shape of those with which the group's hash was last compared; with `brokers`, for their racks."""
         self.brokers: Mapping[int, BrokerImage] | None = None
-        self.regexes_topics: Mapping[str, TopicImage] | None = None
-        """Those against which the group's expressions were last matched, and when."""
+        self.regexes_topics: object = None
+        """The shape of those against which the group's expressions were last matched, and when."""
         self.regexes_ms = 0
         self.terms: Terms | None = None
         """Of `config` and the group's own settings, `overrides`."""

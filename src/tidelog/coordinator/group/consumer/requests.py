@@ -34,7 +34,7 @@ def prepared(coordinator: GroupCoordinator, group_id: str) -> Steps[None] | None
     except KafkaError:
         return None  # the heartbeat itself says why
     image, live = coordinator.metadata.image, shard.live.consumer.get(group_id)
-    if live is None or (live.topics is image.topics and live.brokers is image.brokers):
+    if live is None or (live.topics is image.topics_shape and live.brokers is image.brokers):
         return None
     group = shard.machine.newest.groups.get(group_id)
     if not isinstance(group, ConsumerGroup) or _names(group) <= TOPICS_AT_ONCE:

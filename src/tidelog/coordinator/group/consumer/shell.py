@@ -50,7 +50,7 @@ def context_of(
         now_ms,
         coordinator.matches,
         coordinator.migration.downgrade,
-        compare_topics=live.topics is not image.topics or live.brokers is not image.brokers,
+        compare_topics=live.topics is not image.topics_shape or live.brokers is not image.brokers,
         refresh_regexes=group is not None and _regexes_are_due(live, group, image, terms, now_ms),
         computes_us=computes_us(live),
     )
@@ -75,15 +75,15 @@ def _regexes_are_due(
     last_ms = live.regexes_ms or max(matches.timestamp_ms for matches in group.resolved.values())
     if 0 <= now_ms - last_ms <= REGEX_REFRESH_MIN_MS:
         return False
-    return live.regexes_topics is not image.topics or not 0 <= now_ms - last_ms <= terms.regex_refresh_interval_ms
+    return live.regexes_topics is not image.topics_shape or not 0 <= now_ms - last_ms <= terms.regex_refresh_interval_ms
 
 
 def looked_at(live: LiveConsumerGroup, context: DecisionContext, *, compared: bool, resolved: bool) -> None:
     """The decision that saw this context was taken."""
     if compared:
-        live.topics, live.brokers = context.image.topics, context.image.brokers
+        live.topics, live.brokers = context.image.topics_shape, context.image.brokers
     if context.refresh_regexes and resolved:
-        live.regexes_topics, live.regexes_ms = context.image.topics, context.now_ms
+        live.regexes_topics, live.regexes_ms = context.image.topics_shape, context.now_ms
 
 
 def heard_of(
