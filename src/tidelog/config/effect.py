@@ -23,7 +23,6 @@ BROKER: Mapping[str, str] = {
     "replica.fetch.response.max.bytes": _REPLICATION,
     "replica.fetch.wait.max.ms": _REPLICATION,
     "replica.high.watermark.checkpoint.interval.ms": "no effect: it is written down with the recovery points",
-    "replica.lag.time.max.ms": _REPLICATION,
     "replica.selector.class": _REPLICATION,
     "replica.socket.timeout.ms": _REPLICATION,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "no effect: each is aborted when its time is over",

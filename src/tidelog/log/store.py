@@ -522,6 +522,10 @@ class Store:
         """What the checkpoint file has or is about to have: above the log's own where that was lost, and it rolled."""
         return self._points[log.root].recovery.offsets.get((log.topic, log.partition), 0)
 
+    def known_high_watermark(self, log: Log) -> int:
+        """What was written down of it last."""
+        return self._points[log.root].replication.offsets.get((log.topic, log.partition), 0)
+
     def save_recovery_point(self, log: Log) -> None:
         """The recovery point fell: durably, before anything is cut."""
         self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
@@ -553,8 +557,6 @@ class Store:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
 
-    # -- the first write to a log
-
     def begin(self, log: Log) -> Promise[None] | None:
         """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
         return self.beginnings.begin(log)
@@ -579,8 +581,6 @@ class Store:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
         for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
-
-    # -- compaction
 
     def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""

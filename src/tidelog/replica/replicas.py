@@ -66,7 +66,7 @@ class Replicas:
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
         self.in_sync: InSync | None = None
-        """Has followers that copy nothing taken out of the ISR."""
+        """Has the ISR changed of those that are led here."""
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
         metadata.subscribe(self._image_changed)
 
@@ -152,15 +152,11 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
-            behind=self._look,
+            in_sync=self.in_sync,
+            saved_high_watermark=self._store.known_high_watermark(stored),
             resends=self._resends.pop((topic.name, index), None),
         )
-        self._look(partition)
         return partition
-
-    def _look(self, partition: Partition) -> None:
-        if self.in_sync is not None:
-            self.in_sync.look(partition)
 
     def expect_again(self, topic: str, index: int, records: memoryview, now_ms: int) -> None:
         """A producer's batch came before the log was open, and will be sent again: as `Partition.expect_again`."""
@@ -303,7 +299,6 @@ class Replicas:
             except Exception as error:  # the others follow all the same
                 log.exception("%s-%d can't follow the controller", before.name, index)
                 partition.log.go_offline(f"its leader epochs can't be read: {error}")
-            self._look(partition)
             yield
 
     def _configs_changed(self, changed: set[tuple[int, str]]) -> Steps[None]:
