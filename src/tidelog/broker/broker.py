@@ -96,6 +96,7 @@ class Broker:
         self._store: Store | None = None
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
+        self._in_sync: InSync | None = None
         self.fetchers: Fetchers | None = None
         """What copies the partitions that others lead."""
         self._checkpoint: HighWatermarkCheckpoint | None = None
@@ -184,9 +185,9 @@ class Broker:
             )
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
-            in_sync = self.services.replicas.in_sync = self._in_sync(self._lifecycle)
-            follower.subscribe(in_sync.brokers_changed)
-            in_sync.start()
+            self._in_sync = self.services.replicas.in_sync = self._make_in_sync(self._lifecycle)
+            follower.subscribe(self._in_sync.brokers_changed)
+            self._in_sync.start()
             self.services.channel.on_change = self._lifecycle.controller_changed
             self._follow_leaders(self._lifecycle)
         try:
@@ -419,7 +420,7 @@ class Broker:
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
         return self.services.channel.ask(request, self.config.request_timeout_ms).map(_block)
 
-    def _in_sync(self, lifecycle: Lifecycle) -> InSync:
+    def _make_in_sync(self, lifecycle: Lifecycle) -> InSync:
         def ask(request: AlterPartitionRequest) -> Promise[Any]:
             return self.services.channel.ask(request, self.config.request_timeout_ms)
 
@@ -521,6 +522,8 @@ class Broker:
 
     def _stop_asking(self) -> None:
         """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
+        if self._in_sync is not None:
+            self._in_sync.stop()
         if self.fetchers is not None and self._checkpoint is not None:
             self.fetchers.stop()
             self._checkpoint.stop()
