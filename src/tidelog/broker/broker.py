@@ -334,8 +334,8 @@ class Broker:
         self._accept()
 
     def _give_up(self, error: BaseException) -> None:
-        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
-        the last stop, or the next start would tell of a crash."""
+        """A start that is refused before clients were served: folders that were clean are so again, or the next
+        start would tell of a crash."""
         if not self._starting:
             return
         self._stopping = True
@@ -354,8 +354,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            epoch = -1 if store.broker_epoch is None else store.broker_epoch
-            store.stop(broker_epoch=epoch).on_done(closed)
+            store.stop(broker_epoch=self._stops_in(store)).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -512,8 +511,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
-        self._store.stop(broker_epoch=epoch).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in(self._store)).on_done(closed)
+
+    def _stops_in(self, store: Store) -> int:
+        """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
+        registered in this life it is that of the last stop; nothing was written since."""
+        if self._lifecycle is not None and self._lifecycle.is_registered:
+            return self._lifecycle.epoch
+        return -1 if store.broker_epoch is None else store.broker_epoch
 
 
 def _block(response: Any) -> ProducerIdBlock:
