@@ -93,6 +93,7 @@ class Broker:
         self._store: Store | None = None
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
+        self._channels: list[ControllerChannel] = []
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -168,9 +169,10 @@ class Broker:
         self.services = self._make_services(identity, store, follower, raft, controller)
         self._raft = raft
         if config.is_broker:
+            heartbeats = self._channel("heartbeat", raft, controller)
             self._lifecycle = Lifecycle(
                 env,
-                self.services.channel.ask,
+                heartbeats.ask,
                 lambda: follower.image.offset,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 session_timeout_ms=config.broker_session_timeout_ms,
@@ -179,7 +181,7 @@ class Broker:
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
             self.services.replicas.in_sync = self._in_sync(self._lifecycle)
-            self.services.channel.on_change = self._lifecycle.controller_changed
+            heartbeats.on_change = self._lifecycle.controller_changed
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -187,7 +189,7 @@ class Broker:
             return
         raft.driver.watch(self._metadata_moved)
         if config.is_controller:
-            ControllerRegistration(env, controller, follower, self.services.channel).start()
+            ControllerRegistration(env, controller, follower, self.services.own_channel).start()
         ready = controller.start()
         raft.join()
         if self._controller_server is not None and self._starting:
@@ -203,13 +205,6 @@ class Broker:
     ) -> Services:
         env, config = self.env, self.config
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
-        channel = ControllerChannel(
-            env,
-            raft,
-            Peers(env, "control", client_id=f"broker-{config.node_id}"),
-            lambda: controller.active,
-            lambda request: call_here(self.services, request),
-        )
         return Services(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -218,7 +213,8 @@ class Broker:
             env=env,
             metadata=follower,
             controller=controller,
-            channel=channel,
+            channel=self._channel("forwarding", raft, controller),
+            own_channel=self._channel("control", raft, controller),
             producer_ids=ProducerIds(self._allocate_producer_ids),
             replicas=replicas,
             store=store,
@@ -235,6 +231,17 @@ class Broker:
             make_transactions=self._make_transactions,
             facts=lambda: facts(store, raft.driver, self._started_ms, config.folders),
         )
+
+    def _channel(self, purpose: str, raft: RaftNode, controller: Controller) -> ControllerChannel:
+        """One to the active controller, on a connection of its own: that this broker lives is heard, however many
+        changes its clients ask for, and however slow those are."""
+        env = self.env
+        peers = Peers(env, purpose, client_id=f"broker-{self.config.node_id}")
+        channel = ControllerChannel(
+            env, raft, peers, lambda: controller.active, lambda request: call_here(self.services, request)
+        )
+        self._channels.append(channel)
+        return channel
 
     def _known(self, ready: Promise[None]) -> None:
         """The metadata is known, or will not be."""
@@ -327,8 +334,8 @@ class Broker:
         self._accept()
 
     def _give_up(self, error: BaseException) -> None:
-        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
-        the last stop, or the next start would tell of a crash."""
+        """A start that is refused before clients were served: folders that were clean are so again, or the next
+        start would tell of a crash."""
         if not self._starting:
             return
         self._stopping = True
@@ -347,8 +354,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            epoch = -1 if store.broker_epoch is None else store.broker_epoch
-            store.stop(broker_epoch=epoch).on_done(closed)
+            store.stop(broker_epoch=self._stops_in(store)).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -404,11 +410,11 @@ class Broker:
     def _allocate_producer_ids(self) -> Promise[ProducerIdBlock]:
         assert self._lifecycle is not None
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
-        return self.services.channel.ask(request, self.config.request_timeout_ms).map(_block)
+        return self.services.own_channel.ask(request, self.config.request_timeout_ms).map(_block)
 
     def _in_sync(self, lifecycle: Lifecycle) -> InSync:
         def ask(request: AlterPartitionRequest) -> Promise[Any]:
-            return self.services.channel.ask(request, self.config.request_timeout_ms)
+            return self.services.own_channel.ask(request, self.config.request_timeout_ms)
 
         return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
 
@@ -486,7 +492,8 @@ class Broker:
             self._lifecycle.stop()
         if self._raft is not None:
             self._raft.stop()
-            self.services.channel.close()
+            for channel in self._channels:
+                channel.close()
 
     def _close(self, stopped: Promise[None]) -> None:
         self._stop_asking()
@@ -504,8 +511,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
-        self._store.stop(broker_epoch=epoch).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in(self._store)).on_done(closed)
+
+    def _stops_in(self, store: Store) -> int:
+        """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
+        registered in this life it is that of the last stop; nothing was written since."""
+        if self._lifecycle is not None and self._lifecycle.is_registered:
+            return self._lifecycle.epoch
+        return -1 if store.broker_epoch is None else store.broker_epoch
 
 
 def _block(response: Any) -> ProducerIdBlock:

@@ -15,6 +15,9 @@ MIGRATING_DIRECTORY = bytes(16)
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """The broker chooses the directory itself, and says which when it has several."""
 
+RESERVED_DIRECTORIES_BELOW = 100
+"""Directory ids that Kafka keeps for itself: unassigned, lost, migrating, and room for more."""
+
 
 class NewPartition(NamedTuple):
     replicas: tuple[int, ...]
