@@ -40,6 +40,8 @@ from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
+from tidelog.replica.checkpoint import HighWatermarkCheckpoint
+from tidelog.replica.fetchers import Fetchers
 from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
@@ -94,6 +96,9 @@ class Broker:
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
         self._channels: list[ControllerChannel] = []
+        self.fetchers: Fetchers | None = None
+        """What copies the partitions that others lead."""
+        self._checkpoint: HighWatermarkCheckpoint | None = None
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -182,6 +187,7 @@ class Broker:
             follower.subscribe(self._look)
             self.services.replicas.in_sync = self._in_sync(self._lifecycle)
             heartbeats.on_change = self._lifecycle.controller_changed
+            self._follow_leaders(self._lifecycle)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -270,6 +276,9 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
+        if self.fetchers is not None and self._checkpoint is not None:
+            self.fetchers.start()
+            self._checkpoint.start()
         tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
@@ -418,6 +427,23 @@ class Broker:
 
         return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
 
+    def _follow_leaders(self, lifecycle: Lifecycle) -> None:
+        services, config = self.services, self.config
+        self.fetchers = Fetchers(
+            self.env,
+            config.node_id,
+            services.replicas,
+            services.metadata,
+            lambda: services.config,
+            lambda: lifecycle.epoch,
+        )
+        self._checkpoint = HighWatermarkCheckpoint(
+            self.env.loop,
+            services.replicas,
+            services.store.high_watermarks,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+
     def _make_transactions(self) -> TransactionCoordinator:
         from tidelog.coordinator.txn.coordinator import transaction_coordinator
 
@@ -485,7 +511,10 @@ class Broker:
         drain()
 
     def _stop_asking(self) -> None:
-        """Nothing more is said to other nodes, but that this one leads no longer."""
+        """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
+        if self.fetchers is not None and self._checkpoint is not None:
+            self.fetchers.stop()
+            self._checkpoint.stop()
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         if self._lifecycle is not None:

@@ -86,12 +86,19 @@ class Replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._open(image, index)
 
-    def by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it."""
+    def by_id(self, topic_id: bytes, index: int, asker: object = None) -> Partition:
+        """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it.
+
+        `asker`: as in `open`.
+        """
         image = self._metadata.image.topics_by_id.get(topic_id)
         if image is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.get(image.name, index)
+        before, self._asker = self._asker, asker or self._asker
+        try:
+            return self.get(image.name, index)
+        finally:
+            self._asker = before
 
     @property
     def all_open(self) -> bool:
@@ -154,6 +161,7 @@ class Replicas:
             wake_later=self._wake_later,
             behind=self._look,
             resends=self._resends.pop((topic.name, index), None),
+            high_watermark=self._store.high_watermarks.known(stored),
         )
         self._look(partition)
         return partition
