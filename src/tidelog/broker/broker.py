@@ -28,6 +28,7 @@ from tidelog.broker.folders import DataFolders
 from tidelog.broker.host_record import tell_host
 from tidelog.broker.lifecycle import Lifecycle, NotRegisteredError, State
 from tidelog.broker.metadata_replica import metadata_replica
+from tidelog.broker.past import Past
 from tidelog.broker.registration import registration_request
 from tidelog.broker.start_message import missing_vote, start_message
 from tidelog.config.topic import TopicConfig, resolve_topic
@@ -41,6 +42,7 @@ from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
 from tidelog.replica.checkpoint import HighWatermarkCheckpoint
+from tidelog.replica.directories import Directories
 from tidelog.replica.fetchers import Fetchers
 from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
@@ -52,6 +54,8 @@ from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 from tidelog.wire.records.metadata import decode_record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.env import Environment
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from tidelog.raft.folder import FolderIdentity
     from tidelog.raft.node import RaftNode
     from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+    from tidelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 log = logging.getLogger("tidelog.broker")
 
@@ -95,6 +100,7 @@ class Broker:
         self._store: Store | None = None
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
+        self._past: Past | None = None
         self._channels: list[ControllerChannel] = []
         self.fetchers: Fetchers | None = None
         """What copies the partitions that others lead."""
@@ -159,6 +165,9 @@ class Broker:
         self._store = store
         follower = Follower()
         follower.subscribe(self._configs_changed)  # first: others read the settings that it puts in force
+        roots = dict(zip(config.folders, self._folders.directories, strict=True))
+        if config.is_broker:  # before logs follow a change
+            self._past = Past(env, config.node_id, roots, store, follower, lambda: self.services.config)
         raft = metadata_replica(env, config, identity, store, self._connection_broke)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(
@@ -186,6 +195,7 @@ class Broker:
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
             self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
             heartbeats.on_change = self._lifecycle.controller_changed
             self._follow_leaders(self._lifecycle)
         try:
@@ -262,8 +272,10 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        directories = self._folders.directories
-        request = registration_request(self.services, self.env.random.uuid(), self.endpoints.values(), directories)
+        assert self._past is not None
+        incarnation, endpoints = self.env.random.uuid(), self.endpoints.values()
+        directories, claim = self._folders.directories, self._past.claim()
+        request = registration_request(self.services, incarnation, endpoints, directories, claim)
         self._lifecycle.join(request).on_done(self._registered)
 
     def _registered(self, joined: Promise[None]) -> None:
@@ -276,10 +288,18 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        if self.fetchers is not None and self._checkpoint is not None:
-            self.fetchers.start()
-            self._checkpoint.start()
-        tell_host(self.services).on_done(self._ask_to_be_let_in)
+        assert self._past is not None
+        self._past.keep(self._lifecycle.epoch).on_done(self._noted)
+
+    def _noted(self, _: object) -> None:
+        services = self.services
+        if self._starting and services.replicas.directories is not None:
+            services.replicas.directories.registered()
+            self.env.loop.spread(services.replicas.directories.look_at(services.store.unopened()))
+            if self.fetchers is not None and self._checkpoint is not None:
+                self.fetchers.start()
+                self._checkpoint.start()
+            tell_host(services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None
@@ -363,7 +383,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            store.stop(broker_epoch=self._stops_in(store)).on_done(closed)
+            store.stop(broker_epoch=self._stops_in).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -442,6 +462,15 @@ class Broker:
             services.replicas,
             services.store.high_watermarks,
             config.replica_high_watermark_checkpoint_interval_ms,
+        )
+
+    def _where_replicas_are(self, lifecycle: Lifecycle, roots: Mapping[str, bytes]) -> Directories:
+        def ask(request: AssignReplicasToDirsRequest) -> Promise[Any]:
+            return self.services.channel.ask(request, self.config.request_timeout_ms)
+
+        services = self.services
+        return Directories(
+            self.env.loop, services.node_id, services.store, services.metadata, roots, ask, lambda: lifecycle.epoch
         )
 
     def _make_transactions(self) -> TransactionCoordinator:
@@ -540,14 +569,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        self._store.stop(broker_epoch=self._stops_in(self._store)).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in).on_done(closed)
 
-    def _stops_in(self, store: Store) -> int:
+    @property
+    def _stops_in(self) -> int | None:
         """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
         registered in this life it is that of the last stop; nothing was written since."""
-        if self._lifecycle is not None and self._lifecycle.is_registered:
-            return self._lifecycle.epoch
-        return -1 if store.broker_epoch is None else store.broker_epoch
+        registered = self._lifecycle is not None and self._lifecycle.is_registered
+        return self._lifecycle.epoch if self._lifecycle is not None and registered else None
 
 
 def _block(response: Any) -> ProducerIdBlock:

@@ -8,16 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.controller.assignments import (
-    MIGRATING_DIRECTORY,
-    RESERVED_DIRECTORIES_BELOW,
-    UNASSIGNED_DIRECTORY,
-    default_directory,
-)
+from tidelog.controller.assignments import RESERVED_DIRECTORIES_BELOW, default_directory
 from tidelog.controller.leaders import Defaults, LostDirectories, change_leaders, elr_enabled
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
 from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, ControllerImage, EndpointImage, PartitionImage
 from tidelog.metadata.records import broker_record, controller_record
 from tidelog.metadata.versions import METADATA_VERSION, MV_3_7_IV0, MV_3_7_IV2, MV_4_3_IV0

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.controller.assignments import MIGRATING_DIRECTORY, RESERVED_DIRECTORIES_BELOW, UNASSIGNED_DIRECTORY
+from tidelog.controller.assignments import RESERVED_DIRECTORIES_BELOW
 from tidelog.controller.partition_change import Election, Electors, as_it_is, change
 from tidelog.env.slices import Steps, ordered
 from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.versions import ELR_VERSION, MV_3_6_IV0
 from tidelog.wire.records.metadata import PartitionChangeRecord

@@ -143,6 +143,12 @@ class Partition:
         self.log.listener = None
         self._release(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
+    def remove(self) -> None:
+        """This broker is no replica any more: whoever waits is to ask another one. The store deletes the files."""
+        self.deleted = True
+        self.log.listener = None
+        self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
         if -1 != current_epoch != self.leader_epoch:
