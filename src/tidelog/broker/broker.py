@@ -36,6 +36,7 @@ from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.controller.producer_ids import ProducerIdBlock
 from tidelog.coordinator.group.coordinator import group_coordinator
+from tidelog.coordinator.placement import TRANSACTION_STATE
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
@@ -194,6 +195,7 @@ class Broker:
             )
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
+            follower.subscribe(self._topics_changed)
             self.services.replicas.in_sync = self._in_sync(self._lifecycle)
             self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
             heartbeats.on_change = self._lifecycle.controller_changed
@@ -361,6 +363,14 @@ class Broker:
         assert self._lifecycle is not None
         self._lifecycle.look()
         self._accept()
+
+    def _topics_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
+    ) -> None:
+        """Transactions came up in the cluster. What this broker comes to lead of them, perhaps because another one
+        died, goes on by itself from there, though nobody asks."""
+        if self._is_let_in and TRANSACTION_STATE in new.topics and TRANSACTION_STATE not in old.topics:
+            self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.load_transactions)
 
     def _give_up(self, error: BaseException) -> None:
         """A start that is refused before clients were served: folders that were clean are so again, or the next

@@ -82,7 +82,7 @@ class Services:
         """The broker stops: nothing is decided any more."""
         self.groups.shards.close()
         if self._transactions is not None:
-            self._transactions.shards.close()
+            self._transactions.close()
 
 
 @dataclass(slots=True)
