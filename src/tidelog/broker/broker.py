@@ -281,9 +281,8 @@ class Broker:
     def _noted(self, _: object) -> None:
         services = self.services
         if self._starting and services.replicas.directories is not None:
-            services.replicas.directories.registered()
-            self.env.loop.spread(services.replicas.directories.look_at(services.store.unopened()))
-            tell_host(services).on_done(self._ask_to_be_let_in)
+            told = services.replicas.directories.tell(services.store.unopened())
+            told.on_done(lambda _: tell_host(services).on_done(self._ask_to_be_let_in))
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None
