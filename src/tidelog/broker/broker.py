@@ -296,12 +296,16 @@ class Broker:
     def _noted(self, _: object) -> None:
         services = self.services
         if self._starting and services.replicas.directories is not None:
-            services.replicas.directories.registered()
-            self.env.loop.spread(services.replicas.directories.look_at(services.store.unopened()))
+            told = services.replicas.directories.tell(services.store.unopened())
+            told.on_done(self._where_is_told)
+
+    def _where_is_told(self, _: object) -> None:
+        """The controllers know where this broker's replicas are: it may copy, and be let in."""
+        if self._starting:
             if self.fetchers is not None and self._checkpoint is not None:
                 self.fetchers.start()
                 self._checkpoint.start()
-            tell_host(services).on_done(self._ask_to_be_let_in)
+            tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None

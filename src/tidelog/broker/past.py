@@ -140,7 +140,7 @@ class Past:
             epoch = self._noted_epoch()
             self._check_all_there(epoch)
         except NoClaimError as why:
-            if self._store.unopened():
+            if self._node_id in self._metadata.image.brokers:
                 log.info("this broker doesn't claim to have all that its replicas had: %s", why)
             return NO_EPOCH
         self.claimed = True

@@ -15,7 +15,8 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tidelog.env.slices import CHEAP_A_STEP
+from tidelog.env.promise import Promise
+from tidelog.env.slices import CHEAP_A_STEP, settled
 from tidelog.log.memory import MemoryLog
 from tidelog.metadata.directories import LOST_DIRECTORY
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidelog.env import Loop
-    from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.replica")
 
 AGAIN_S = 0.2
-"""Until it is said again what the metadata doesn't have yet; twice as long after each refusal."""
+"""Until it is said again what the metadata doesn't have yet; twice as long each time, while it has nothing of it."""
 AGAIN_S_MAX = 10.0
 PARTITIONS_MAX = 2000
 """As many are named in one request."""
@@ -68,6 +68,7 @@ class Directories:
         self._broker_epoch = broker_epoch
         self._wanted: dict[TopicPartition, None] = {}
         self._planned = False
+        self._round: Promise[None] = Promise()  # until the next answer
         self._again_s = AGAIN_S
         store.on_offline.append(lambda failed: self.look((failed.topic, failed.partition)))
 
@@ -77,16 +78,20 @@ class Directories:
             self._wanted[key] = None
             self._plan()
 
-    def look_at(self, keys: Iterable[TopicPartition]) -> Steps[None]:
-        """As `look`, at many: those that a start found."""
-        for count, key in enumerate(keys, 1):
+    def tell(self, found: Iterable[TopicPartition]) -> Promise[None]:
+        """The broker is registered: tell of those that a start found, before it is let in, since who comes to lead is
+        decided then. Done when the controller has it, or was asked for it; it never fails."""
+        return self._loop.spread(self._tell(found))
+
+    def _tell(self, found: Iterable[TopicPartition]) -> Steps[None]:
+        for count, key in enumerate(found, 1):
             self.look(key)
             if not count % CHEAP_A_STEP:
                 yield
-
-    def registered(self) -> None:
-        """From now on the controller can be told."""
-        self._plan()
+        for _ in range(len(self._wanted) // PARTITIONS_MAX + 2):
+            if self._wanted:
+                self._plan()
+                yield from settled(self._round)
 
     def _due(self, key: TopicPartition) -> bytes | None:
         """The directory that the controller is to hear of; None where there is nothing to tell."""
@@ -115,11 +120,18 @@ class Directories:
 
     def _go_on(self) -> None:
         due = {key: directory for key in self._wanted if (directory := self._due(key)) is not None}
+        if len(due) < len(self._wanted):
+            self._again_s = AGAIN_S
         self._wanted = dict.fromkeys(due)
         if due:
             self._ask(self._request(dict(islice(due.items(), PARTITIONS_MAX)))).on_done(self._answered)
         else:
             self._planned = False
+            self._end_round()
+
+    def _end_round(self) -> None:
+        ended, self._round = self._round, Promise()
+        ended.resolve(None)
 
     def _request(self, due: Mapping[TopicPartition, bytes]) -> AssignReplicasToDirsRequest:
         topics = self._metadata.image.topics
@@ -144,9 +156,8 @@ class Directories:
         error = promise.error
         if error is None and promise.result().error_code:
             error = KafkaError(ErrorCode(promise.result().error_code))
-        if error is None:
-            self._again_s = AGAIN_S
-        else:
+        if error is not None:
             log.warning("the controller doesn't take where replicas of this broker are; it is told again: %s", error)
-            self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
         self._plan(self._again_s)
+        self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
+        self._end_round()
