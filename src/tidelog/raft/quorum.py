@@ -191,6 +191,12 @@ class Quorum:
         """Who leads the epoch, as far as is known; NO_LEADER otherwise, also right after the own resignation."""
         return NO_LEADER if self.role is Role.RESIGNED else self.election.leader_id
 
+    @property
+    def hears_leader(self) -> bool:
+        """Whether this replica leads, or the one that it follows answers. Who is no voter follows a dead one until it
+        hears of another."""
+        return self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._fetched)
+
     def handle(self, event: Event) -> list[Effect]:
         match event:
             case Started():
