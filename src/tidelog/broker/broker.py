@@ -23,6 +23,7 @@ from tidelog.apis.shared.controller_channel import ControllerChannel
 from tidelog.apis.shared.deadlines import Deadlines
 from tidelog.apis.shared.local_call import call_here
 from tidelog.apis.shared.producer_ids import ProducerIds
+from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
 from tidelog.broker.folders import DataFolders
@@ -270,6 +271,8 @@ class Broker:
         if not self._starting or self._failed(ready):
             return
         try:
+            controller = self.services.controller
+            self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
