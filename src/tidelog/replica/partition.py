@@ -8,12 +8,14 @@ others are in it, nothing is known of theirs, and the high watermark stands stil
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.replica.following import Place, cut_at, whole_batches
 from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
 from tidelog.replica.waiters import AckQueue, FetchWaiter
-from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG
+from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,10 +26,21 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import PartitionImage
 
 
+_logger = logging.getLogger("tidelog.replica")
+
+
 class Commit(Protocol):
     """The group commit of the store."""
 
     def request(self, log: Log) -> None: ...
+
+
+class Follower(Protocol):
+    """Who copies a partition from its leader."""
+
+    def log_changed(self, partition: Partition) -> None:
+        """More of its log is durable, or it went offline."""
+        ...
 
 
 class Partition:
@@ -39,11 +52,14 @@ class Partition:
         "_commit",
         "_fetches",
         "_is_sole",
+        "_leader_high_watermark",
+        "_leader_log_start",
         "_node_id",
         "_resends",
         "_wake_later",
         "deleted",
         "epoch_start",
+        "follower",
         "high_watermark",
         "image",
         "index",
@@ -68,8 +84,10 @@ class Partition:
         wake_later: Callable[[Partition], None],
         behind: Callable[[Partition], None] | None = None,
         resends: Resends | None = None,
+        high_watermark: int = 0,
     ) -> None:
-        """`behind` is called while the log has what others in the ISR aren't known to have."""
+        """`behind` is called while the log has what others in the ISR aren't known to have. `high_watermark` was known
+        in an earlier life: it holds as far as the log does."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -87,7 +105,10 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
         self._is_sole = image.isr == (self._node_id,)
-        self.high_watermark = log.durable_end if self._is_sole else log.log_start
+        known = max(log.log_start, min(high_watermark, log.durable_end))
+        self.high_watermark = log.durable_end if self._is_sole else known
+        self.follower: Follower | None = None
+        self._leader_high_watermark = self._leader_log_start = -1
         log.advance_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
@@ -109,6 +130,7 @@ class Partition:
         self.isr = image.isr
         self._is_sole = image.isr == (self._node_id,)
         if new_epoch:
+            self._leader_high_watermark = self._leader_log_start = -1
             if image.leader == self._node_id and self.log.offline is None:
                 self.log.lead(image.leader_epoch)
             self.epoch_start = self.log.log_end
@@ -120,6 +142,12 @@ class Partition:
         self.deleted = True
         self.log.listener = None
         self._release(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def remove(self) -> None:
+        """This broker is no replica any more: whoever waits is to ask another one. The store deletes the files."""
+        self.deleted = True
+        self.log.listener = None
+        self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
@@ -355,9 +383,14 @@ class Partition:
     # -- what the log tells
 
     def durable_advanced(self, log: Log) -> None:
+        if self.follower is not None:
+            self._follow_leader()
+            self.follower.log_changed(self)
         self.advance()
 
     def went_offline(self, log: Log) -> None:
+        if self.follower is not None:
+            self.follower.log_changed(self)
         self._release(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _release(self, code: ErrorCode) -> None:
@@ -375,3 +408,116 @@ class Partition:
             f"{self.topic}-{self.index}: high watermark {self.high_watermark}, durable end {log.durable_end}, "
             f"log end {log.log_end}"
         )
+
+    # -- following
+
+    @property
+    def place(self) -> Place:
+        """From where on the leader is to be asked: what is told there is durable here."""
+        log = self.log
+        return Place(
+            self.leader_epoch, log.ends.durable_end, log.epochs.latest, log.ends.log_start, self.high_watermark
+        )
+
+    def follow(self, follower: Follower) -> None:
+        """Another broker leads: what it has is copied. An epoch that was led here without a record leaves no trace."""
+        self.follower = follower
+        self.log.epochs.truncate_from_end(self.log.log_end)
+        if self.log.durable_end < self.log.log_end:
+            self._commit.request(self.log)
+
+    def begin_following(self) -> Promise[None] | None:
+        """As `begin`, for the first batches that the leader sends."""
+        return None if self.log.segments else self.log.begin()
+
+    def append_fetched(self, records: memoryview, asked: Place, now_ms: int) -> None:
+        """Append what the leader answered to `asked`, as it is. Nothing where this broker is no longer where it was
+        then: in another leader epoch, or with another log end. The batch that came cut is left out.
+
+        KafkaError where a batch can't be taken; those before it were.
+        """
+        log = self.log
+        if not self.is_fetched(asked):
+            return
+        end = whole_batches(records, 0, len(records))
+        if not end:
+            return
+        if log.ends.log_start == log.ends.log_end:
+            self._begin_inside(records, now_ms)
+        try:
+            log.append_records(records, 0, end, now_ms, epoch_max=asked.leader_epoch)
+        finally:
+            if log.ends.durable_end < log.ends.log_end:
+                self._commit.request(log)
+
+    def _begin_inside(self, records: memoryview, now_ms: int) -> None:
+        """The leader's log may start inside of a batch: one that has nothing yet begins with the whole of it."""
+        first = read_header(records)
+        if first.base_offset < self.log.log_end <= first.last_offset:
+            self.log.truncate_fully_and_start_at(first.base_offset, now_ms)
+
+    def is_fetched(self, asked: Place) -> bool:
+        """Whether an answer to what was asked there concerns this log as it is."""
+        follows = self.leader_epoch == asked.leader_epoch and self.leader != self._node_id
+        return follows and not self.deleted and self.log.ends.log_end == asked.offset and self.log.offline is None
+
+    def learn(self, high_watermark: int, log_start: int) -> None:
+        """What the leader says of its log. The high watermark rises here as far as the log is durable, and never falls;
+        the log's start follows it."""
+        self._leader_high_watermark = max(self._leader_high_watermark, high_watermark)
+        self._leader_log_start = max(self._leader_log_start, log_start)
+        self._follow_leader()
+
+    def _follow_leader(self) -> None:
+        log = self.log
+        high_watermark = min(self._leader_high_watermark, log.ends.durable_end)
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            log.advance_high_watermark(high_watermark)
+            if self._fetches:
+                self._wake_later(self)
+        start = min(self._leader_log_start, self.high_watermark)
+        if start > log.ends.log_start and log.offline is None:
+            log.delete_before(start)
+
+    def cut(self, epoch: int, end_offset: int) -> bool:
+        """Where the leader's log ends an epoch, this one parts from it: cut it there. Whether anything went."""
+        log = self.log
+        return self.cut_to(cut_at(log.epochs, log.log_end, epoch, end_offset))
+
+    def cut_to(self, offset: int) -> bool:
+        log = self.log
+        before = log.log_end
+        if offset < min(self.high_watermark, before):
+            _logger.error(
+                "%s: cut to %d, below its high watermark %d, since its leader of epoch %d has no more: what was "
+                "committed is lost, as an unclean election may have it",
+                log.place,
+                offset,
+                self.high_watermark,
+                self.leader_epoch,
+            )
+        elif offset < before:
+            _logger.info("%s: cut from %d to %d, where its leader's log is another", log.place, before, offset)
+        cut = log.truncate_to(offset)
+        self._fell()
+        return cut
+
+    def start_anew(self, offset: int, now_ms: int) -> None:
+        """The leader's log starts behind the end of this one: nothing of it is left."""
+        log = self.log
+        _logger.warning(
+            "%s: begun anew at %d, where its leader's log starts; it had offsets %d to %d",
+            log.place,
+            offset,
+            log.log_start,
+            log.log_end,
+        )
+        log.truncate_fully_and_start_at(offset, now_ms)
+        self._fell()
+
+    def _fell(self) -> None:
+        log = self.log
+        self.high_watermark = max(log.log_start, min(self.high_watermark, log.durable_end))
+        log.advance_high_watermark(self.high_watermark)
+        self.epoch_start = log.log_end

@@ -35,7 +35,6 @@ KEPT_MAX = 8
 
 UNSURE = frozenset(
     (
-        ErrorCode.NOT_CONTROLLER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_SERVER_ERROR,  # a broker that got no answer of a controller
         ErrorCode.KAFKA_STORAGE_ERROR,
