@@ -166,8 +166,12 @@ class ClusterRun(QuorumRun):
 
     def _live_with_one_dead(self) -> None:
         """Any broker may die, with its disk: producers go on by themselves, and nothing of it is needed."""
-        world, machine = self.world, self.random.choose(self.world.brokers)
+        world = self.world
         self._data.wait_until_whole()
+        spare = [one for one in world.brokers if not one.shape.is_controller or self.can_be_spared([one])]
+        if not spare:
+            return
+        machine = self.random.choose(spare)
         before = [producer.acknowledged for producer in self.sure]
         machine.down = True
         if self.random.chance(0.5):

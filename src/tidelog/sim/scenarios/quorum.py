@@ -186,14 +186,19 @@ class QuorumRun:
         dead: list[Machine] = []
         if random.chance(NO_ONE_DEAD):
             return dead
-        sets = [world.voters(), *(world.voters_of(machine) for machine in world.controllers)]
         for machine in sorted(world.controllers, key=lambda _: random.random_int(0, 1 << 30)):
-            if all(world.is_majority_left(voters, [*dead, machine]) for voters in sets):
+            if self.can_be_spared([*dead, machine]):
                 dead += self._but_for_the_last_broker(dead, machine)
         for machine in world.brokers:
             if not machine.shape.is_controller and random.chance(BROKER_DEAD):
                 dead += self._but_for_the_last_broker(dead, machine)
         return dead
+
+    def can_be_spared(self, dead: list[Machine]) -> bool:
+        """Whether the rest is a majority whichever set of voters counts: those that are committed, or in a log."""
+        world = self.world
+        sets = [world.voters(), *(world.voters_of(machine) for machine in world.controllers)]
+        return all(world.is_majority_left(voters, dead) for voters in sets)
 
     def _but_for_the_last_broker(self, dead: list[Machine], machine: Machine) -> list[Machine]:
         alive = [one for one in self.world.brokers if one not in dead and one is not machine]
