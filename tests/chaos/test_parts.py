@@ -60,18 +60,18 @@ def test_a_split_loses_the_packets_that_it_says(how: Split, ways: list[tuple[int
     assert sorted(lost_ways(1, how, (1, 2, 3))) == sorted(ways)
 
 
-def test_a_gap_is_one_that_touches_the_span() -> None:
+def test_a_gap_belongs_to_the_fault_after_which_it_began() -> None:
     times = [0.0, 1.0, 4.0, 4.5, 9.0, 9.1]
-    assert longest_gap(times, 1.5, 4.4) == Gap(1.0, 3.0)
-    assert longest_gap(times, 4.6, 9.05) == Gap(4.5, 4.5)
-    assert longest_gap(times, 4.1, 4.6) == Gap(4.0, 0.5)
-    assert longest_gap(times, 4.2, 12.1) == Gap(4.5, 4.5)
+    assert longest_gap(times, 1.2, 4.9, 9.5) == Gap(4.5, 4.5)
+    assert longest_gap(times, 1.2, 4.7, 9.5) == Gap(1.0, 3.0)
+    assert longest_gap(times, 5.0, 9.2, 9.5) == Gap(5.0, 0.0)
+    assert longest_gap(times, 1.5, 4.2, 9.5) == Gap(1.5, 0.0)
 
 
-def test_what_never_came_back_counts_up_to_the_end_of_the_span() -> None:
-    assert longest_gap([1.0], 2.0, 6.0) == Gap(1.0, 5.0)
-    assert longest_gap([7.0], 2.0, 6.0) == Gap(2.0, 4.0)
-    assert longest_gap([], 2.0, 6.0) == Gap(2.0, 4.0)
+def test_what_never_came_back_counts_up_to_the_end() -> None:
+    assert longest_gap([1.0], 1.1, 2.0, 6.0) == Gap(1.0, 5.0)
+    assert longest_gap([1.0], 2.0, 6.0, 6.0) == Gap(2.0, 0.0)
+    assert longest_gap([], 2.0, 6.0, 6.0) == Gap(2.0, 0.0)
 
 
 def test_the_worst_partition_is_told_beside_all_together() -> None:
@@ -81,7 +81,7 @@ def test_the_worst_partition_is_told_beside_all_together() -> None:
     times = acked_times(
         [Diary("steady", events=[*acks]), Diary("other", events=[Acked(2.5, ("t", 1), 0, "")])], "steady"
     )
-    assert gaps_after(times, 1.2, 3.5) == Gaps(Gap(2.0, 1.0), Gap(1.5, 2.0), ("t", 1))
+    assert gaps_after(times, 1.2, 3.0, 3.6) == Gaps(Gap(2.0, 1.0), Gap(1.5, 2.0), ("t", 1))
 
 
 def test_a_diary_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
 """How long nobody was told that a record is safe: the longest gap in a steady producer's acknowledgements after a
 fault.
 
-Pure. A gap belongs to a fault if it ends after the fault began and begins before the next one does; what is open at the
-end of the time that is looked at counts up to there.
+Pure. A gap belongs to the fault after which it began: from that one, or a moment before it, until the next one. What is
+still open when producers end counts up to there.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from tools.chaos.history import Acked, Diary, Place
+
+MOMENT_S = 0.3
+"""The last acknowledgement before a fault is no older than that, on a busy machine."""
 
 
 class Gap(NamedTuple):
@@ -36,19 +39,19 @@ def acked_times(diaries: Iterable[Diary], producer: str) -> dict[Place, list[flo
     return {place: sorted(found) for place, found in times.items()}
 
 
-def longest_gap(times: Sequence[float], from_s: float, to_s: float) -> Gap:
-    """The longest pause that touches this span; `times` rise."""
-    first = max(bisect_right(times, from_s) - 1, 0)
-    inside = list(times[first : bisect_left(times, to_s)])
-    points = [*(inside or [from_s]), to_s]
-    return max((Gap(began, ended - began) for began, ended in pairwise(points)), key=_length)
+def longest_gap(times: Sequence[float], from_s: float, to_s: float, end_s: float) -> Gap:
+    """The longest one that began in this span; `times` rise, and `end_s` is when nothing more was sent."""
+    points = [*times[: bisect_left(times, end_s)], end_s]
+    first, last = (bisect_left(points, at_s - MOMENT_S) for at_s in (from_s, to_s))
+    began = (Gap(one, other - one) for one, other in pairwise(points[first : last + 1]))
+    return max(began, key=_length, default=Gap(from_s, 0.0))
 
 
-def gaps_after(times: Mapping[Place, Sequence[float]], from_s: float, to_s: float) -> Gaps:
+def gaps_after(times: Mapping[Place, Sequence[float]], from_s: float, to_s: float, end_s: float) -> Gaps:
     together = sorted(time for some in times.values() for time in some)
-    by_place = {place: longest_gap(some, from_s, to_s) for place, some in times.items()}
+    by_place = {place: longest_gap(some, from_s, to_s, end_s) for place, some in times.items()}
     place = max(by_place, key=lambda one: by_place[one].length_s)
-    return Gaps(longest_gap(together, from_s, to_s), by_place[place], place)
+    return Gaps(longest_gap(together, from_s, to_s, end_s), by_place[place], place)
 
 
 def _length(gap: Gap) -> float:

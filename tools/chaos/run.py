@@ -153,7 +153,7 @@ class Run:
             return
         ends = [*(one.began_s for one in self.happened[1:]), self._ended_s]
         self.happened = [
-            one._replace(gaps=gaps_after(times, one.began_s, end_s))
+            one._replace(gaps=gaps_after(times, one.began_s, end_s, self._ended_s))
             for one, end_s in zip(self.happened, ends, strict=True)
         ]
 
