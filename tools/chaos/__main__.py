@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replicas=options.replicas,
         min_isr=min(2, options.replicas),
         java=not options.without_java,
+        module=options.module,
         kinds=[Kind[name] for name in options.only],
     )
     run = Run(wanted, network, disks)
@@ -85,6 +86,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--without-java", action="store_true", help="no Java client, though there may be a Java")
     parser.add_argument("--without-namespaces", action="store_true", help="proxies between the nodes")
+    parser.add_argument("--module", help="what is started instead of tidelog: the same with something gone wrong")
     parser.add_argument("--keep", action="store_true", help="keep diaries and logs, whatever was found")
     return parser.parse_args(arguments)
 

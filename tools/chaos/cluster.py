@@ -39,14 +39,22 @@ class Cluster:
     """The nodes, and those faults that hurt one of them at a time."""
 
     def __init__(
-        self, folder: Path, network: Network, disks: Disks, *, session_ms: int, replicas: int, min_isr: int
+        self,
+        folder: Path,
+        network: Network,
+        disks: Disks,
+        *,
+        session_ms: int,
+        replicas: int,
+        min_isr: int,
+        module: str | None = None,
     ) -> None:
         self.replicas = replicas
         self.troubles: list[str] = []
         """What nodes did that nobody asked of them."""
         self._network = network
         self._disks = disks
-        self._min_isr = min_isr
+        self._module = module
         settings = {
             "broker.session.timeout.ms": str(session_ms),
             "broker.heartbeat.interval.ms": str(min(2000, session_ms // 4)),
@@ -66,6 +74,7 @@ class Cluster:
         node = Node(id, roles, folder, settings)
         self._network.place(node)
         self._disks.place(node)
+        node.module = self._module or node.module
         return node
 
     @property

@@ -35,6 +35,8 @@ class Wanted:
     replicas: int
     min_isr: int
     java: bool
+    module: str | None = None
+    """What is started instead of `tidelog`."""
     kinds: list[Kind] = field(default_factory=list[Kind])
     """Only these; all if there are none."""
 
@@ -54,6 +56,7 @@ class Run:
             session_ms=wanted.session_ms,
             replicas=wanted.replicas,
             min_isr=wanted.min_isr,
+            module=wanted.module,
         )
         self._load = Load(wanted.folder / "clients", self._cluster.bootstrap, wanted.seed, java=wanted.java)
 
