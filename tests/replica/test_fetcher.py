@@ -111,7 +111,6 @@ def test_a_log_that_starts_behind_a_followers_end_is_begun_anew_there() -> None:
     copied.settle(1.0)
     leading = copied.partition(copied.leader)
     assert leading.log.delete_before(5) == 5
-    leading.start_moved()
     leading.log.apply_retention(copied.services(copied.leader).env.clock.now_ms())
     copied.settle(2.0)
     copied.start(away)
