@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.fetch.replica_session import ReplicaSessions
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.listeners import ListenerKind
 from tidelog.apis.shared.bounded_wait import defaults_of
@@ -22,12 +23,14 @@ from tidelog.apis.shared.controller_channel import ControllerChannel
 from tidelog.apis.shared.deadlines import Deadlines
 from tidelog.apis.shared.local_call import call_here
 from tidelog.apis.shared.producer_ids import ProducerIds
+from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
 from tidelog.broker.folders import DataFolders
 from tidelog.broker.host_record import tell_host
 from tidelog.broker.lifecycle import Lifecycle, NotRegisteredError, State
 from tidelog.broker.metadata_replica import metadata_replica
+from tidelog.broker.past import Past
 from tidelog.broker.registration import registration_request
 from tidelog.broker.start_message import missing_vote, start_message
 from tidelog.config.topic import TopicConfig, resolve_topic
@@ -41,6 +44,9 @@ from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
+from tidelog.replica.checkpoint import HighWatermarkCheckpoint
+from tidelog.replica.directories import Directories
+from tidelog.replica.fetchers import Fetchers
 from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
@@ -51,6 +57,8 @@ from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 from tidelog.wire.records.metadata import decode_record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.env import Environment
@@ -59,6 +67,7 @@ if TYPE_CHECKING:
     from tidelog.raft.folder import FolderIdentity
     from tidelog.raft.node import RaftNode
     from tidelog.wire.messages.alter_partition import AlterPartitionRequest
+    from tidelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 log = logging.getLogger("tidelog.broker")
 
@@ -94,6 +103,11 @@ class Broker:
         self._store: Store | None = None
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
+        self._past: Past | None = None
+        self._channels: list[ControllerChannel] = []
+        self.fetchers: Fetchers | None = None
+        """What copies the partitions that others lead."""
+        self._checkpoint: HighWatermarkCheckpoint | None = None
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -154,6 +168,9 @@ class Broker:
         self._store = store
         follower = Follower()
         follower.subscribe(self._configs_changed)  # first: others read the settings that it puts in force
+        roots = dict(zip(config.folders, self._folders.directories, strict=True))
+        if config.is_broker:  # before logs follow a change
+            self._past = Past(env, config.node_id, roots, store, follower, lambda: self.services.config)
         raft = metadata_replica(env, config, identity, store, self._connection_broke)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(
@@ -169,9 +186,10 @@ class Broker:
         self.services = self._make_services(identity, store, follower, raft, controller)
         self._raft = raft
         if config.is_broker:
+            heartbeats = self._channel("heartbeat", raft, controller)
             self._lifecycle = Lifecycle(
                 env,
-                self.services.channel.ask,
+                heartbeats.ask,
                 lambda: follower.image.offset,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 session_timeout_ms=config.broker_session_timeout_ms,
@@ -180,8 +198,12 @@ class Broker:
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
             follower.subscribe(self._topics_changed)
-            self.services.replicas.in_sync = self._in_sync(self._lifecycle)
-            self.services.channel.on_change = self._lifecycle.controller_changed
+            in_sync = self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            follower.subscribe(in_sync.brokers_changed)
+            in_sync.start()
+            self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
+            heartbeats.on_change = self._lifecycle.controller_changed
+            self._follow_leaders(self._lifecycle)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -189,7 +211,7 @@ class Broker:
             return
         raft.driver.watch(self._metadata_moved)
         if config.is_controller:
-            ControllerRegistration(env, controller, follower, self.services.channel).start()
+            ControllerRegistration(env, controller, follower, self.services.own_channel).start()
         ready = controller.start()
         raft.join()
         if self._controller_server is not None and self._starting:
@@ -205,13 +227,6 @@ class Broker:
     ) -> Services:
         env, config = self.env, self.config
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
-        channel = ControllerChannel(
-            env,
-            raft,
-            Peers(env, "control", client_id=f"broker-{config.node_id}"),
-            lambda: controller.active,
-            lambda request: call_here(self.services, request),
-        )
         return Services(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -220,7 +235,8 @@ class Broker:
             env=env,
             metadata=follower,
             controller=controller,
-            channel=channel,
+            channel=self._channel("forwarding", raft, controller),
+            own_channel=self._channel("control", raft, controller),
             producer_ids=ProducerIds(self._allocate_producer_ids),
             replicas=replicas,
             store=store,
@@ -231,6 +247,7 @@ class Broker:
                 slots=config.max_incremental_fetch_session_cache_slots,
                 eviction_ms=FETCH_SESSION_EVICTION_MS,
             ),
+            replica_sessions=ReplicaSessions(env, lambda: follower.image),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
             groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
@@ -238,11 +255,24 @@ class Broker:
             facts=lambda: facts(store, raft.driver, self._started_ms, config.folders),
         )
 
+    def _channel(self, purpose: str, raft: RaftNode, controller: Controller) -> ControllerChannel:
+        """One to the active controller, on a connection of its own: that this broker lives is heard, however many
+        changes its clients ask for, and however slow those are."""
+        env = self.env
+        peers = Peers(env, purpose, client_id=f"broker-{self.config.node_id}")
+        channel = ControllerChannel(
+            env, raft, peers, lambda: controller.active, lambda request: call_here(self.services, request)
+        )
+        self._channels.append(channel)
+        return channel
+
     def _known(self, ready: Promise[None]) -> None:
         """The metadata is known, or will not be."""
         if not self._starting or self._failed(ready):
             return
         try:
+            controller = self.services.controller
+            self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
@@ -251,8 +281,10 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        directories = self._folders.directories
-        request = registration_request(self.services, self.env.random.uuid(), self.endpoints.values(), directories)
+        assert self._past is not None
+        incarnation, endpoints = self.env.random.uuid(), self.endpoints.values()
+        directories, claim = self._folders.directories, self._past.claim()
+        request = registration_request(self.services, incarnation, endpoints, directories, claim)
         self._lifecycle.join(request).on_done(self._registered)
 
     def _registered(self, joined: Promise[None]) -> None:
@@ -265,7 +297,22 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        tell_host(self.services).on_done(self._ask_to_be_let_in)
+        assert self._past is not None
+        self._past.keep(self._lifecycle.epoch).on_done(self._noted)
+
+    def _noted(self, _: object) -> None:
+        services = self.services
+        if self._starting and services.replicas.directories is not None:
+            told = services.replicas.directories.tell(services.store.unopened())
+            told.on_done(self._where_is_told)
+
+    def _where_is_told(self, _: object) -> None:
+        """The controllers know where this broker's replicas are: it may copy, and be let in."""
+        if self._starting:
+            if self.fetchers is not None and self._checkpoint is not None:
+                self.fetchers.start()
+                self._checkpoint.start()
+            tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None
@@ -337,8 +384,8 @@ class Broker:
             self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.load_transactions)
 
     def _give_up(self, error: BaseException) -> None:
-        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
-        the last stop, or the next start would tell of a crash."""
+        """A start that is refused before clients were served: folders that were clean are so again, or the next
+        start would tell of a crash."""
         if not self._starting:
             return
         self._stopping = True
@@ -357,8 +404,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            epoch = -1 if store.broker_epoch is None else store.broker_epoch
-            store.stop(broker_epoch=epoch).on_done(closed)
+            store.stop(broker_epoch=self._stops_in).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -414,13 +460,48 @@ class Broker:
     def _allocate_producer_ids(self) -> Promise[ProducerIdBlock]:
         assert self._lifecycle is not None
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
-        return self.services.channel.ask(request, self.config.request_timeout_ms).map(_block)
+        return self.services.own_channel.ask(request, self.config.request_timeout_ms).map(_block)
 
     def _in_sync(self, lifecycle: Lifecycle) -> InSync:
         def ask(request: AlterPartitionRequest) -> Promise[Any]:
+            return self.services.own_channel.ask(request, self.config.request_timeout_ms)
+
+        replicas, metadata = self.services.replicas, self.services.metadata
+        return InSync(
+            self.env,
+            self.config.node_id,
+            lambda: metadata.image,
+            replicas,
+            ask,
+            lambda: lifecycle.epoch,
+            lag_ms=self.config.replica_lag_time_max_ms,
+        )
+
+    def _follow_leaders(self, lifecycle: Lifecycle) -> None:
+        services, config = self.services, self.config
+        self.fetchers = Fetchers(
+            self.env,
+            config.node_id,
+            services.replicas,
+            services.metadata,
+            lambda: services.config,
+            lambda: lifecycle.epoch,
+        )
+        self._checkpoint = HighWatermarkCheckpoint(
+            self.env.loop,
+            services.replicas,
+            services.store.high_watermarks,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+
+    def _where_replicas_are(self, lifecycle: Lifecycle, roots: Mapping[str, bytes]) -> Directories:
+        def ask(request: AssignReplicasToDirsRequest) -> Promise[Any]:
             return self.services.channel.ask(request, self.config.request_timeout_ms)
 
-        return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
+        services = self.services
+        return Directories(
+            self.env.loop, services.node_id, services.store, services.metadata, roots, ask, lambda: lifecycle.epoch
+        )
 
     def _make_transactions(self) -> TransactionCoordinator:
         from tidelog.coordinator.txn.coordinator import transaction_coordinator
@@ -478,6 +559,7 @@ class Broker:
         def drain() -> None:
             for partition in list(self.services.replicas):
                 partition.expire_fetches()
+            self.services.replica_sessions.expire()
             if any(server.busy for server in servers) and self.env.clock.monotonic() < deadline:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return
@@ -489,14 +571,18 @@ class Broker:
         drain()
 
     def _stop_asking(self) -> None:
-        """Nothing more is said to other nodes, but that this one leads no longer."""
+        """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
+        if self.fetchers is not None and self._checkpoint is not None:
+            self.fetchers.stop()
+            self._checkpoint.stop()
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         if self._lifecycle is not None:
             self._lifecycle.stop()
         if self._raft is not None:
             self._raft.stop()
-            self.services.channel.close()
+            for channel in self._channels:
+                channel.close()
 
     def _close(self, stopped: Promise[None]) -> None:
         self._stop_asking()
@@ -514,8 +600,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
-        self._store.stop(broker_epoch=epoch).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in).on_done(closed)
+
+    @property
+    def _stops_in(self) -> int | None:
+        """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
+        registered in this life it is that of the last stop; nothing was written since."""
+        registered = self._lifecycle is not None and self._lifecycle.is_registered
+        return self._lifecycle.epoch if self._lifecycle is not None and registered else None
 
 
 def _block(response: Any) -> ProducerIdBlock:

@@ -24,6 +24,7 @@ from tidelog.log.durability import page_cache_counts
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
+from tidelog.log.high_watermarks import HighWatermarks
 from tidelog.log.index_files import IndexFiles
 from tidelog.log.journals import Journals
 from tidelog.log.log import Log
@@ -46,6 +47,8 @@ from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
@@ -62,10 +65,8 @@ _logger = logging.getLogger("tidelog.log")
 class Store:
     """All logs of a broker. `commit` is the group commit, `serial_worker` is for what readers ask of threads,
     `beginnings` are the logs that are made, `journals` those of the data folders. `looks` is for looks into batches.
-    `recoveries` and `space` are what an operator wants to know; `offline` are the partitions whose logs can't be
-    served.
-
-    `broker_epoch` stood in the mark of the last clean stop; None after any other.
+    `recoveries` and `space` are what an operator wants to know; `offline` has partitions whose logs can't be served.
+    `broker_epoch` stood in the marks of the last clean stop; None after any other.
     """
 
     def __init__(self, env: Environment, folders: list[str], config: BrokerConfig) -> None:
@@ -77,13 +78,9 @@ class Store:
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.index_files = IndexFiles(env.disk, env.loop)
+        journal_bytes = config.tidelog_journal_bytes
         self.journals = Journals(
-            env,
-            folders,
-            config.tidelog_journal_bytes,
-            self.report,
-            self.remove_soon,
-            lambda logs: self.commit.settle(logs),
+            env, folders, journal_bytes, self.report, self.remove_soon, lambda logs: self.commit.settle(logs)
         )
         self.commit = GroupCommit(env, self.logs, self.journals)
         self.serial_worker = SerialWorker(env.loop)
@@ -94,19 +91,22 @@ class Store:
         self.recoveries = Recoveries()
         self.space = FreeSpace(env.disk, env.clock, folders)
         self.offline: set[TopicPartition] = set()
+        self.on_offline: list[Callable[[ReadableLog], None]] = []  # who is told of logs that fail
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
-        # One that is for the metadata alone is no folder of the broker's that the controller knows of.
+        # One for the metadata alone is no folder of the broker's that the controller knows of.
         data = [folder for folder in folders if folder in config.folders] or folders
         self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report, data)
+        self.data_folders = self._folders
         self._unopened = self._folders.partitions
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
+        self.high_watermarks = HighWatermarks(self._points)
         self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
         self._openings = Openings(env.loop, self._open_ended, self._opened_all)
-        self._without_point: list[Log] = []  # logs that were opened, and are to have a recovery point
+        self._without_point: list[Log] = []  # opened, and are to have a recovery point
         self.beginnings = Beginnings(env, self._names.free, self._begun)
         self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
@@ -118,6 +118,8 @@ class Store:
     def went_offline(self, log: ReadableLog, reason: str) -> None:
         self.offline.add((log.topic, log.partition))
         self.report(f"{log.place} went offline: {reason}", level=logging.ERROR)
+        for told in self.on_offline:
+            told(log)
 
     # -- start and stop
 
@@ -137,11 +139,11 @@ class Store:
         """The folder is the broker's: from now on it is written to. Logs are recovered when `log` is asked for them."""
         self._folders.admit(root)
 
-    def stop(self, *, clean: bool = True, broker_epoch: int = -1) -> Promise[None]:
+    def stop(self, *, clean: bool = True, broker_epoch: int | None = -1) -> Promise[None]:
         """Flush everything and mark the folders clean; with `clean=False` just let go, as a crash would.
 
-        Resolved when all is on stable storage. No log serves any more then.
-        """
+        `broker_epoch` None: that of the marks which were found. Resolved when all is on stable storage; no log serves
+        any more then."""
         self.upkeep.stop()
         self._openings.stop()
         self.beginnings.stop()
@@ -168,7 +170,7 @@ class Store:
         when_idle()
         return stopped
 
-    def _finish(self, broker_epoch: int) -> Steps[None]:
+    def _finish(self, broker_epoch: int | None) -> Steps[None]:
         stop = CleanStop(self.env, self.logs, self.upkeep, self.commit, self.starts, self._folders, self._points)
         yield from stop.run(broker_epoch)
         yield from self._close()
@@ -245,8 +247,7 @@ class Store:
     ) -> Promise[None]:
         """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
 
-        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason
-        that may pass.
+        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where the reason may pass.
         """
         key = topic, partition
         begun = self.beginnings.get(key)
@@ -347,6 +348,8 @@ class Store:
             log.go_offline(f"opening {log.folder} failed: {error}")
         elif found is None:
             self._refuse_folder(log)
+        elif (shortfall := self.recoveries.shortfall(opening, found)) is not None:
+            log.go_offline(shortfall)
         else:
             self.journals.opened(log)
             if found.start_moved:
@@ -496,9 +499,8 @@ class Store:
 
     def _put_away(self, root: str, key: TopicPartition, delay_ms: int | None = None) -> bool:
         """Rename a deleted partition's folder, and remove it later; whether its name is free."""
-        if delay_ms is None:
-            delay_ms = self.config.log_segment_delete_delay_ms
-        return self._renames.put_away(root, key, delay_ms)
+        delay = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
+        return self._renames.put_away(root, key, delay)
 
     # -- what logs ask for
 
@@ -510,13 +512,12 @@ class Store:
 
     def recovered_to(self, log: Log) -> None:
         """The log's recovery point moved on."""
-        points = self._points[log.root]
+        recovery = self._points[log.root].recovery
         self.journals.flushed(log)
-        points.recovery.put((log.topic, log.partition), log.recovery_point)
-        if log.high_watermark >= 0:
-            points.replication.put((log.topic, log.partition), log.high_watermark)
+        recovery.put((log.topic, log.partition), log.recovery_point)
+        self.high_watermarks.note(log)
         if not self._finishing:
-            points.recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
+            recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
 
     def known_recovery_point(self, log: Log) -> int:
         """What the checkpoint file has or is about to have: above the log's own where that was lost, and it rolled."""
@@ -528,7 +529,7 @@ class Store:
 
     def known_start(self, log: Log) -> int:
         """What the file with the starts has or is about to have: above the log's own while retention saves one."""
-        return self._points[log.root].starts.offsets.get((log.topic, log.partition), 0)
+        return self._points[log.root].starts.offsets.get(log.key, 0)
 
     def save_fallen_start(self, log: Log, offset: int) -> None:
         """The log is about to end at `offset`, before its start: durably, before anything is cut."""
@@ -552,8 +553,6 @@ class Store:
     def made_folder(self, log: Log) -> None:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
-
-    # -- the first write to a log
 
     def begin(self, log: Log) -> Promise[None] | None:
         """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
@@ -580,8 +579,6 @@ class Store:
         for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
 
-    # -- compaction
-
     def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""
         return self._points[log.root].saved_recovery((log.topic, log.partition))
@@ -592,9 +589,8 @@ class Store:
 
     def cleaned_to(self, log: Log, offset: int) -> None:
         """The log was compacted, durably, up to `offset`."""
-        cleaner = self._points[log.root].cleaner
-        cleaner.put((log.topic, log.partition), offset)
-        cleaner.save()
+        self._points[log.root].cleaner.put((log.topic, log.partition), offset)
+        self._points[log.root].cleaner.save()
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)
