@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.fetch.replica_session import ReplicaSessions
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.listeners import ListenerKind
 from tidelog.apis.shared.bounded_wait import defaults_of
@@ -22,6 +23,7 @@ from tidelog.apis.shared.controller_channel import ControllerChannel
 from tidelog.apis.shared.deadlines import Deadlines
 from tidelog.apis.shared.local_call import call_here
 from tidelog.apis.shared.producer_ids import ProducerIds
+from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
 from tidelog.broker.folders import DataFolders
@@ -36,12 +38,15 @@ from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.controller.producer_ids import ProducerIdBlock
 from tidelog.coordinator.group.coordinator import group_coordinator
+from tidelog.coordinator.placement import TRANSACTION_STATE
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
+from tidelog.replica.checkpoint import HighWatermarkCheckpoint
 from tidelog.replica.directories import Directories
+from tidelog.replica.fetchers import Fetchers
 from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
@@ -99,6 +104,10 @@ class Broker:
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
         self._past: Past | None = None
+        self._channels: list[ControllerChannel] = []
+        self.fetchers: Fetchers | None = None
+        """What copies the partitions that others lead."""
+        self._checkpoint: HighWatermarkCheckpoint | None = None
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -177,9 +186,10 @@ class Broker:
         self.services = self._make_services(identity, store, follower, raft, controller)
         self._raft = raft
         if config.is_broker:
+            heartbeats = self._channel("heartbeat", raft, controller)
             self._lifecycle = Lifecycle(
                 env,
-                self.services.channel.ask,
+                heartbeats.ask,
                 lambda: follower.image.offset,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 session_timeout_ms=config.broker_session_timeout_ms,
@@ -187,9 +197,13 @@ class Broker:
             )
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
-            self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            follower.subscribe(self._topics_changed)
+            in_sync = self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            follower.subscribe(in_sync.brokers_changed)
+            in_sync.start()
             self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
-            self.services.channel.on_change = self._lifecycle.controller_changed
+            heartbeats.on_change = self._lifecycle.controller_changed
+            self._follow_leaders(self._lifecycle)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -197,7 +211,7 @@ class Broker:
             return
         raft.driver.watch(self._metadata_moved)
         if config.is_controller:
-            ControllerRegistration(env, controller, follower, self.services.channel).start()
+            ControllerRegistration(env, controller, follower, self.services.own_channel).start()
         ready = controller.start()
         raft.join()
         if self._controller_server is not None and self._starting:
@@ -213,13 +227,6 @@ class Broker:
     ) -> Services:
         env, config = self.env, self.config
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
-        channel = ControllerChannel(
-            env,
-            raft,
-            Peers(env, "control", client_id=f"broker-{config.node_id}"),
-            lambda: controller.active,
-            lambda request: call_here(self.services, request),
-        )
         return Services(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -228,7 +235,8 @@ class Broker:
             env=env,
             metadata=follower,
             controller=controller,
-            channel=channel,
+            channel=self._channel("forwarding", raft, controller),
+            own_channel=self._channel("control", raft, controller),
             producer_ids=ProducerIds(self._allocate_producer_ids),
             replicas=replicas,
             store=store,
@@ -239,6 +247,7 @@ class Broker:
                 slots=config.max_incremental_fetch_session_cache_slots,
                 eviction_ms=FETCH_SESSION_EVICTION_MS,
             ),
+            replica_sessions=ReplicaSessions(env, lambda: follower.image),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
             groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
@@ -246,11 +255,24 @@ class Broker:
             facts=lambda: facts(store, raft.driver, self._started_ms, config.folders),
         )
 
+    def _channel(self, purpose: str, raft: RaftNode, controller: Controller) -> ControllerChannel:
+        """One to the active controller, on a connection of its own: that this broker lives is heard, however many
+        changes its clients ask for, and however slow those are."""
+        env = self.env
+        peers = Peers(env, purpose, client_id=f"broker-{self.config.node_id}")
+        channel = ControllerChannel(
+            env, raft, peers, lambda: controller.active, lambda request: call_here(self.services, request)
+        )
+        self._channels.append(channel)
+        return channel
+
     def _known(self, ready: Promise[None]) -> None:
         """The metadata is known, or will not be."""
         if not self._starting or self._failed(ready):
             return
         try:
+            controller = self.services.controller
+            self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
@@ -282,7 +304,15 @@ class Broker:
         services = self.services
         if self._starting and services.replicas.directories is not None:
             told = services.replicas.directories.tell(services.store.unopened())
-            told.on_done(lambda _: tell_host(services).on_done(self._ask_to_be_let_in))
+            told.on_done(self._where_is_told)
+
+    def _where_is_told(self, _: object) -> None:
+        """The controllers know where this broker's replicas are: it may copy, and be let in."""
+        if self._starting:
+            if self.fetchers is not None and self._checkpoint is not None:
+                self.fetchers.start()
+                self._checkpoint.start()
+            tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None
@@ -345,9 +375,17 @@ class Broker:
         self._lifecycle.look()
         self._accept()
 
+    def _topics_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
+    ) -> None:
+        """Transactions came up in the cluster. What this broker comes to lead of them, perhaps because another one
+        died, goes on by itself from there, though nobody asks."""
+        if self._is_let_in and TRANSACTION_STATE in new.topics and TRANSACTION_STATE not in old.topics:
+            self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.load_transactions)
+
     def _give_up(self, error: BaseException) -> None:
-        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
-        the last stop, or the next start would tell of a crash."""
+        """A start that is refused before clients were served: folders that were clean are so again, or the next
+        start would tell of a crash."""
         if not self._starting:
             return
         self._stopping = True
@@ -366,7 +404,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            store.stop(broker_epoch=None).on_done(closed)
+            store.stop(broker_epoch=self._stops_in).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -422,13 +460,39 @@ class Broker:
     def _allocate_producer_ids(self) -> Promise[ProducerIdBlock]:
         assert self._lifecycle is not None
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
-        return self.services.channel.ask(request, self.config.request_timeout_ms).map(_block)
+        return self.services.own_channel.ask(request, self.config.request_timeout_ms).map(_block)
 
     def _in_sync(self, lifecycle: Lifecycle) -> InSync:
         def ask(request: AlterPartitionRequest) -> Promise[Any]:
-            return self.services.channel.ask(request, self.config.request_timeout_ms)
+            return self.services.own_channel.ask(request, self.config.request_timeout_ms)
 
-        return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
+        replicas, metadata = self.services.replicas, self.services.metadata
+        return InSync(
+            self.env,
+            self.config.node_id,
+            lambda: metadata.image,
+            replicas,
+            ask,
+            lambda: lifecycle.epoch,
+            lag_ms=self.config.replica_lag_time_max_ms,
+        )
+
+    def _follow_leaders(self, lifecycle: Lifecycle) -> None:
+        services, config = self.services, self.config
+        self.fetchers = Fetchers(
+            self.env,
+            config.node_id,
+            services.replicas,
+            services.metadata,
+            lambda: services.config,
+            lambda: lifecycle.epoch,
+        )
+        self._checkpoint = HighWatermarkCheckpoint(
+            self.env.loop,
+            services.replicas,
+            services.store.high_watermarks,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
 
     def _where_replicas_are(self, lifecycle: Lifecycle, roots: Mapping[str, bytes]) -> Directories:
         def ask(request: AssignReplicasToDirsRequest) -> Promise[Any]:
@@ -495,6 +559,7 @@ class Broker:
         def drain() -> None:
             for partition in list(self.services.replicas):
                 partition.expire_fetches()
+            self.services.replica_sessions.expire()
             if any(server.busy for server in servers) and self.env.clock.monotonic() < deadline:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return
@@ -506,14 +571,18 @@ class Broker:
         drain()
 
     def _stop_asking(self) -> None:
-        """Nothing more is said to other nodes, but that this one leads no longer."""
+        """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
+        if self.fetchers is not None and self._checkpoint is not None:
+            self.fetchers.stop()
+            self._checkpoint.stop()
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         if self._lifecycle is not None:
             self._lifecycle.stop()
         if self._raft is not None:
             self._raft.stop()
-            self.services.channel.close()
+            for channel in self._channels:
+                channel.close()
 
     def _close(self, stopped: Promise[None]) -> None:
         self._stop_asking()
@@ -531,8 +600,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
-        self._store.stop(broker_epoch=epoch).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in).on_done(closed)
+
+    @property
+    def _stops_in(self) -> int | None:
+        """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
+        registered in this life it is that of the last stop; nothing was written since."""
+        registered = self._lifecycle is not None and self._lifecycle.is_registered
+        return self._lifecycle.epoch if self._lifecycle is not None and registered else None
 
 
 def _block(response: Any) -> ProducerIdBlock:

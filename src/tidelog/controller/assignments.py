@@ -12,6 +12,9 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 PARTITIONS_A_STEP = 64
 
+RESERVED_DIRECTORIES_BELOW = 100
+"""Directory ids that Kafka keeps for itself: unassigned, lost, migrating, and room for more."""
+
 
 class NewPartition(NamedTuple):
     replicas: tuple[int, ...]

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 FLUSH_BYTES = 64 * 1024 * 1024
 """The recovery point is moved on when this much was written behind it: what a start after a crash reads at most."""
 
+EPOCH_MAX = 2**31 - 1
+"""Of a leader."""
+
 _logger = logging.getLogger("tidelog.log")
 # All of a header but what the broker sets, and the base timestamp: what `append` looks at.
 _look = Struct(">qi4xbIhi8xqqhii").unpack_from
@@ -318,15 +321,23 @@ class WritableLog(ReadableLog):
         except KafkaError:
             return False
 
-    def append_records(self, buffer: memoryview, start: int, end: int, now_ms: int) -> tuple[int, int]:
+    def append_records(
+        self, buffer: memoryview, start: int, end: int, now_ms: int, *, epoch_max: int = EPOCH_MAX
+    ) -> tuple[int, int]:
         """Append batches that have their offsets and leader epochs already: a follower's, the metadata log's.
 
-        Returns (first base offset, next offset). Each must be whole and sound and begin at the log's end or above; what
-        comes before the first that isn't was appended all the same. Those that go to one segment are one write.
+        Returns (first base offset, next offset). Each must be whole and sound, begin at the log's end or above, and be
+        of no newer epoch than `epoch_max`; what comes before the first that isn't was appended all the same. Those that
+        go to one segment are one write.
         """
         first, pos, ends = -1, start, self.ends
         while pos < end:
             header = self._check_given(buffer, pos, end, ends.log_end)
+            if header.leader_epoch > epoch_max:
+                raise KafkaError(
+                    ErrorCode.FENCED_LEADER_EPOCH,
+                    f"{self.place}: a batch of epoch {header.leader_epoch} from the leader of epoch {epoch_max}",
+                )
             segment = self._make_room(header.size, header.last_offset, header.max_timestamp, now_ms)
             together = [header]
             failure: KafkaError | None = None

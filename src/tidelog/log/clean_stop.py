@@ -100,6 +100,8 @@ class CleanStop:
         # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
         if not self._folders.is_clean(root) and self._folders.partitions.is_any_in(root):
             return False
+        if self._folders.journal_is_needed(root):
+            return False
         unfinished = set(self._upkeep.dirty)
         for place, log in enumerate(self._logs()):
             if log.root != root or self._folders.gone((log.topic, log.partition)):

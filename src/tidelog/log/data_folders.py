@@ -129,6 +129,11 @@ class DataFolders:
     def is_clean(self, root: str) -> bool:
         return self._clean[root]
 
+    def journal_is_needed(self, root: str) -> bool:
+        """Whether its journal knows of logs that weren't opened yet: of some that were moved to another data folder,
+        too, though nothing in this one waits to be opened."""
+        return bool(self._journals[root].keys())
+
     @property
     def all_clean(self) -> bool:
         return all(self._clean.values())

@@ -24,6 +24,7 @@ from tidelog.log.durability import page_cache_counts
 from tidelog.log.files import OpenFiles
 from tidelog.log.folder_names import FolderNames
 from tidelog.log.folder_syncs import FolderSyncs
+from tidelog.log.high_watermarks import HighWatermarks
 from tidelog.log.index_files import IndexFiles
 from tidelog.log.journals import Journals
 from tidelog.log.log import Log
@@ -93,7 +94,7 @@ class Store:
         self.on_offline: list[Callable[[ReadableLog], None]] = []  # who is told of logs that fail
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
-        # One that is for the metadata alone is no folder of the broker's that the controller knows of.
+        # One for the metadata alone is no folder of the broker's that the controller knows of.
         data = [folder for folder in folders if folder in config.folders] or folders
         self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report, data)
         self.data_folders = self._folders
@@ -102,9 +103,10 @@ class Store:
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
+        self.high_watermarks = HighWatermarks(self._points)
         self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
         self._openings = Openings(env.loop, self._open_ended, self._opened_all)
-        self._without_point: list[Log] = []  # logs that were opened, and are to have a recovery point
+        self._without_point: list[Log] = []  # opened, and are to have a recovery point
         self.beginnings = Beginnings(env, self._names.free, self._begun)
         self._closed = False
         self._finishing = False  # the checkpoints are written at the very end, all at once
@@ -510,13 +512,12 @@ class Store:
 
     def recovered_to(self, log: Log) -> None:
         """The log's recovery point moved on."""
-        points = self._points[log.root]
+        recovery = self._points[log.root].recovery
         self.journals.flushed(log)
-        points.recovery.put((log.topic, log.partition), log.recovery_point)
-        if log.high_watermark >= 0:
-            points.replication.put((log.topic, log.partition), log.high_watermark)
+        recovery.put((log.topic, log.partition), log.recovery_point)
+        self.high_watermarks.note(log)
         if not self._finishing:
-            points.recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
+            recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
 
     def known_recovery_point(self, log: Log) -> int:
         """What the checkpoint file has or is about to have: above the log's own where that was lost, and it rolled."""
@@ -528,7 +529,7 @@ class Store:
 
     def known_start(self, log: Log) -> int:
         """What the file with the starts has or is about to have: above the log's own while retention saves one."""
-        return self._points[log.root].starts.offsets.get((log.topic, log.partition), 0)
+        return self._points[log.root].starts.offsets.get(log.key, 0)
 
     def save_fallen_start(self, log: Log, offset: int) -> None:
         """The log is about to end at `offset`, before its start: durably, before anything is cut."""
@@ -552,8 +553,6 @@ class Store:
     def made_folder(self, log: Log) -> None:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
-
-    # -- the first write to a log
 
     def begin(self, log: Log) -> Promise[None] | None:
         """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
@@ -580,8 +579,6 @@ class Store:
         for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
 
-    # -- compaction
-
     def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""
         return self._points[log.root].saved_recovery((log.topic, log.partition))
@@ -592,9 +589,8 @@ class Store:
 
     def cleaned_to(self, log: Log, offset: int) -> None:
         """The log was compacted, durably, up to `offset`."""
-        cleaner = self._points[log.root].cleaner
-        cleaner.put((log.topic, log.partition), offset)
-        cleaner.save()
+        self._points[log.root].cleaner.put((log.topic, log.partition), offset)
+        self._points[log.root].cleaner.save()
 
     def remove_soon(self, path: str) -> None:
         self.upkeep.remove(path, 0)

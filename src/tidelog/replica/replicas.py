@@ -68,7 +68,7 @@ class Replicas:
         self._awake: list[Partition] = []
         self._removes = False  # a start hears of old changes again: what was removed then may be a replica again
         self.in_sync: InSync | None = None
-        """Has followers that copy nothing taken out of the ISR."""
+        """Has the ISR changed of those that are led here."""
         self.directories: Directories | None = None
         """Tells the controller where logs are, and which ones failed."""
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
@@ -90,12 +90,19 @@ class Replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._open(image, index)
 
-    def by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it."""
+    def by_id(self, topic_id: bytes, index: int, asker: object = None) -> Partition:
+        """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it.
+
+        `asker`: as in `open`.
+        """
         image = self._metadata.image.topics_by_id.get(topic_id)
         if image is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.get(image.name, index)
+        before, self._asker = self._asker, asker or self._asker
+        try:
+            return self.get(image.name, index)
+        finally:
+            self._asker = before
 
     @property
     def all_open(self) -> bool:
@@ -156,16 +163,12 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
-            behind=self._look,
+            in_sync=self.in_sync,
             resends=self._resends.pop((topic.name, index), None),
+            high_watermark=self._store.high_watermarks.known(stored),
         )
-        self._look(partition)
         self._look_where((topic.name, index))
         return partition
-
-    def _look(self, partition: Partition) -> None:
-        if self.in_sync is not None:
-            self.in_sync.look(partition)
 
     def _look_where(self, key: TopicPartition) -> None:
         if self.directories is not None:
@@ -320,7 +323,6 @@ class Replicas:
             except Exception as error:  # the others follow all the same
                 log.exception("%s-%d can't follow the controller", before.name, index)
                 partition.log.go_offline(f"its leader epochs can't be read: {error}")
-            self._look(partition)
             self._look_where(key)
             yield
         if removed:

@@ -1,0 +1,199 @@
+"""Followers under leaders that die, come back, and have other records than they: whole nodes on virtual time."""
+
+from tests.batches import Producer
+from tests.replica.copied import TOPIC, Copied
+from tidelog.replica.fetcher import State
+from tidelog.wire.batch import iterate
+
+
+def epochs_and_offsets(data: bytes) -> list[tuple[int, int]]:
+    return [(header.leader_epoch, header.base_offset) for header in iterate(data)]
+
+
+def test_followers_have_the_leaders_bytes_and_its_high_watermark() -> None:
+    copied = Copied()
+    for number in range(20):
+        copied.append(b"%d" % number, b"x" * 100 * number)
+    data = copied.copied()
+    assert len(list(iterate(data))) == 20
+
+
+def test_a_follower_that_was_away_goes_on_where_it_was() -> None:
+    copied = Copied()
+    copied.append(b"before")
+    copied.copied()
+    away = copied.followers[0]
+    copied.kill(away)
+    copied.settle(5.0)
+    copied.append(b"meanwhile")
+    copied.start(away)
+    assert [offset for _, offset in epochs_and_offsets(copied.copied())] == [0, 1]
+
+
+def test_a_follower_that_lost_its_power_fetches_again_what_it_lost() -> None:
+    copied = Copied()
+    for number in range(30):
+        copied.append(b"%d" % number)
+    away = copied.followers[0]
+    copied.kill(away, power=True)
+    copied.settle(3.0)
+    copied.append(b"meanwhile")
+    copied.start(away)
+    assert [offset for _, offset in epochs_and_offsets(copied.copied())] == list(range(31))
+
+
+def test_segments_of_a_follower_are_its_own() -> None:
+    copied = Copied({"segment.bytes": "1048576", "min.insync.replicas": "1"})
+    for _ in range(8):
+        copied.append(b"x" * 300_000)
+    copied.copied()
+    assert {len(copied.log(machine).segments) for machine in copied.machines.values()} == {3}
+
+
+def test_two_failovers_in_a_row_leave_the_same_bytes_everywhere() -> None:
+    """KIP-101's and KIP-279's case: each leader wrote what the next one hasn't got, and none is cut by what it took to
+    be committed."""
+    copied = Copied()
+    copied.append(b"common")
+    copied.copied()
+    first = copied.leader
+    second, third = copied.followers
+    copied.kill(second)
+    copied.kill(third)
+    copied.settle(5.0)
+    for number in range(5):
+        copied.append(b"only the first has %d" % number)
+    copied.settle(1.0)
+    copied.kill(first)
+    copied.start(second, third)
+    later = copied.leader
+    assert later is not first
+    other = third if later is second else second
+    copied.append(b"the second's own")
+    copied.copied([second, third])
+    copied.kill(other)
+    copied.settle(5.0)
+    copied.append(b"only the second has this")
+    copied.settle(1.0)
+    copied.kill(later)
+    copied.start(other, first)
+    copied.append(b"the last leader's")
+    copied.settle(3.0)
+    copied.start(later)
+    copied.settle(5.0)
+    data = copied.copied()
+    assert [offset for _, offset in epochs_and_offsets(data)] == sorted(
+        offset for _, offset in epochs_and_offsets(data)
+    )
+    entries = {tuple(copied.log(machine).epochs.entries()) for machine in copied.machines.values()}
+    assert len(entries) == 1
+
+
+def test_producers_are_known_on_followers_as_on_the_leader() -> None:
+    copied = Copied()
+    for sequence in range(7):
+        copied.append(b"x", producer=Producer(42, 3, sequence))
+    copied.copied()
+    known = {tuple(copied.log(machine).producers.get(42).window) for machine in copied.machines.values()}  # pyright: ignore[reportOptionalMemberAccess]
+    assert len(known) == 1
+    assert [batch.first_sequence for batch in known.pop()] == [2, 3, 4, 5, 6]
+
+
+def test_a_log_that_starts_behind_a_followers_end_is_begun_anew_there() -> None:
+    copied = Copied({"segment.bytes": "1048576", "min.insync.replicas": "1"})
+    copied.append(b"old")
+    copied.copied()
+    away = copied.followers[0]
+    copied.kill(away)
+    copied.settle(5.0)
+    for _ in range(8):
+        copied.append(b"x" * 300_000)
+    copied.settle(1.0)
+    leading = copied.partition(copied.leader)
+    assert leading.log.delete_before(5) == 5
+    leading.log.apply_retention(copied.services(copied.leader).env.clock.now_ms())
+    copied.settle(2.0)
+    copied.start(away)
+    copied.copied()
+    assert copied.log(away).log_start == 5
+
+
+def test_followers_take_over_the_leaders_start() -> None:
+    copied = Copied()
+    for number in range(6):
+        copied.append(b"%d" % number)
+    copied.copied()
+    assert copied.partition(copied.leader).log.delete_before(4) == 4
+    copied.append(b"more")
+    copied.copied()
+    assert {copied.log(machine).log_start for machine in copied.machines.values()} == {4}
+
+
+def test_a_full_disk_holds_up_its_follower_until_there_is_room() -> None:
+    copied = Copied({"segment.bytes": "1048576", "min.insync.replicas": "1"})
+    copied.append(b"x" * 1000)
+    copied.copied()
+    full, other = copied.followers
+    full.disk.capacity = full.disk.used_bytes() + 100_000
+    for _ in range(5):
+        copied.append(b"x" * 100_000)
+    copied.settle(3.0)
+    assert copied.log(other).log_end == 6
+    assert copied.log(full).log_end < 6
+    full.disk.capacity = None
+    copied.copied()
+
+
+def test_a_clean_stop_writes_the_followers_high_watermark_down() -> None:
+    copied = Copied()
+    for number in range(4):
+        copied.append(b"%d" % number)
+    copied.copied()
+    follower = copied.followers[0]
+    copied.stop(follower)
+    text = follower.disk.read_whole("/data/replication-offset-checkpoint").decode()
+    assert f"{TOPIC} 0 4" in text.splitlines()
+    assert follower.disk.exists("/data/.kafka_cleanshutdown")
+
+
+def test_the_high_watermark_is_written_down_while_the_broker_runs() -> None:
+    copied = Copied()
+    for number in range(4):
+        copied.append(b"%d" % number)
+    copied.copied()
+    copied.settle(6.0)
+    follower = copied.followers[0]
+    text = follower.disk.read_whole("/data/replication-offset-checkpoint").decode()
+    assert f"{TOPIC} 0 4" in text.splitlines()
+    copied.kill(follower)
+    copied.start(follower)
+    assert copied.partition(follower).high_watermark == 4
+
+
+def test_a_topic_that_goes_is_copied_no_more_and_one_of_its_name_begins_anew() -> None:
+    copied = Copied()
+    copied.append(b"old")
+    copied.copied()
+    copied.delete(TOPIC)
+    copied.settle(1.0)
+    for machine in copied.machines.values():
+        assert machine.running.broker.fetchers is not None
+        assert not machine.running.broker.fetchers.fetchers
+    copied.create(TOPIC, 1, {"min.insync.replicas": "1"})
+    copied.append(b"new")
+    assert len(list(iterate(copied.copied()))) == 1
+
+
+def test_many_partitions_have_one_session_a_leader() -> None:
+    copied = Copied({"min.insync.replicas": "1"}, partitions=60)
+    for index in range(0, 60, 7):
+        copied.append(b"%d" % index, index=index)
+    for index in range(0, 60, 7):
+        copied.copied(index=index)
+    for machine in copied.machines.values():
+        fetchers = machine.running.broker.fetchers
+        assert fetchers is not None
+        assert len(fetchers.fetchers) == 2
+        assert sum(len(fetcher) for fetcher in fetchers.fetchers.values()) == 40
+        for fetcher in fetchers.fetchers.values():
+            assert {followed.state for followed in fetcher.followed.values()} == {State.FETCHED}

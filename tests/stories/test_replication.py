@@ -1,0 +1,74 @@
+"""Followers copy what their leaders have, byte for byte: what is on the disks of three real nodes is compared."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.nodes import BOTH, Node, Nodes, metadata_of, wait_for
+from tests.raw import Connection
+from tidelog.wire.keys import ApiKey
+
+RECORDS = 3000
+PARTITIONS = 4
+
+
+def create(bootstrap: str, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 3,
+        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+    }
+    with Connection(bootstrap) as connection:
+        answer = connection.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 10_000})
+    assert answer.topics[0].error_code == 0
+
+
+def produce(bootstrap: str, topic: str, partitions: int = PARTITIONS, *, records: int = RECORDS, **more: str) -> None:
+    """With acks=all, in many batches, until all are acknowledged."""
+    failed: list[str] = []
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 2, "batch.num.messages": 20, "message.timeout.ms": 30_000}
+    producer = Producer({**settings, **{name.replace("_", "."): value for name, value in more.items()}})
+    for number in range(records):
+        producer.produce(
+            topic,
+            b"%d " % number * (1 + number % 40),
+            key=b"%d" % (number % 100),
+            partition=number % partitions,
+            on_delivery=lambda error, _: failed.append(str(error)) if error is not None else None,
+        )
+        producer.poll(0)
+    assert producer.flush(60.0) == 0
+    assert not failed
+
+
+def copies(node: Node, topic: str, partition: int) -> bytes:
+    """What the node's disk has of the partition, whatever its segments."""
+    folder = node.folder / f"{topic}-{partition}"
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def are_equal(nodes: Nodes, topic: str, partitions: int = PARTITIONS) -> Callable[[], bool]:
+    def look() -> bool:
+        return all(
+            len({copies(node, topic, partition) for node in nodes}) == 1 and copies(nodes[1], topic, partition)
+            for partition in range(partitions)
+        )
+
+    return look
+
+
+def leaders(bootstrap: str, topic: str) -> dict[int, int]:
+    return {one.partition_index: one.leader_id for one in metadata_of(bootstrap, [topic]).topics[0].partitions}
+
+
+@pytest.mark.parametrize("idempotence", ["true", "false"])
+def test_all_replicas_have_what_was_produced(tmp_path: Path, idempotence: str) -> None:
+    with Nodes(tmp_path, dict.fromkeys((1, 2, 3), BOTH)) as nodes:
+        create(nodes[1].bootstrap, "tide", min_insync_replicas="1")
+        wait_for(lambda: len(leaders(nodes[1].bootstrap, "tide")) == PARTITIONS, "the topic")
+        assert len(set(leaders(nodes[1].bootstrap, "tide").values())) == 3
+        produce(nodes.bootstrap, "tide", enable_idempotence=idempotence)
+        wait_for(are_equal(nodes, "tide"), "the replicas to be equal")
