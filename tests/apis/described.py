@@ -63,6 +63,7 @@ def context(
         quorum=nothing,
         raft=nothing,
         fetch_sessions=nothing,
+        replica_sessions=nothing,
         deadlines=nothing,
         endpoints={},
         groups=nothing,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.fetch.replica_session import ReplicaSessions
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.listeners import ListenerKind
 from tidelog.apis.shared.bounded_wait import defaults_of
@@ -22,6 +23,7 @@ from tidelog.apis.shared.controller_channel import ControllerChannel
 from tidelog.apis.shared.deadlines import Deadlines
 from tidelog.apis.shared.local_call import call_here
 from tidelog.apis.shared.producer_ids import ProducerIds
+from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
 from tidelog.broker.folders import DataFolders
@@ -196,7 +198,9 @@ class Broker:
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
             follower.subscribe(self._topics_changed)
-            self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            in_sync = self.services.replicas.in_sync = self._in_sync(self._lifecycle)
+            follower.subscribe(in_sync.brokers_changed)
+            in_sync.start()
             self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
             heartbeats.on_change = self._lifecycle.controller_changed
             self._follow_leaders(self._lifecycle)
@@ -243,6 +247,7 @@ class Broker:
                 slots=config.max_incremental_fetch_session_cache_slots,
                 eviction_ms=FETCH_SESSION_EVICTION_MS,
             ),
+            replica_sessions=ReplicaSessions(env, lambda: follower.image),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
             groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
@@ -266,6 +271,8 @@ class Broker:
         if not self._starting or self._failed(ready):
             return
         try:
+            controller = self.services.controller
+            self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
@@ -459,7 +466,16 @@ class Broker:
         def ask(request: AlterPartitionRequest) -> Promise[Any]:
             return self.services.own_channel.ask(request, self.config.request_timeout_ms)
 
-        return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
+        replicas, metadata = self.services.replicas, self.services.metadata
+        return InSync(
+            self.env,
+            self.config.node_id,
+            lambda: metadata.image,
+            replicas,
+            ask,
+            lambda: lifecycle.epoch,
+            lag_ms=self.config.replica_lag_time_max_ms,
+        )
 
     def _follow_leaders(self, lifecycle: Lifecycle) -> None:
         services, config = self.services, self.config
@@ -543,6 +559,7 @@ class Broker:
         def drain() -> None:
             for partition in list(self.services.replicas):
                 partition.expire_fetches()
+            self.services.replica_sessions.expire()
             if any(server.busy for server in servers) and self.env.clock.monotonic() < deadline:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return

@@ -7,7 +7,6 @@ _TIERED = "no effect: Tidelog has no tiered storage"
 _THREADS = "no effect: Tidelog works on one loop"
 
 BROKER: Mapping[str, str] = {
-    "add.partitions.to.txn.retry.backoff.ms": "no effect: the end of a transaction is told to whoever waits for it",
     "background.threads": _THREADS,
     "controller.quorum.append.linger.ms": "no effect: records are written at once and synced together",
     "log.dir.failure.timeout.ms": _REPLICATION,
@@ -17,7 +16,6 @@ BROKER: Mapping[str, str] = {
     "metadata.max.idle.interval.ms": "no effect: an idle leader answers each fetch, which says as much",
     "num.recovery.threads.per.data.dir": "no effect: logs are opened when they are first needed, a few at a time",
     "offsets.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
-    "replica.lag.time.max.ms": _REPLICATION,
     "replica.selector.class": _REPLICATION,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "no effect: each is aborted when its time is over",
     "transaction.state.log.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",

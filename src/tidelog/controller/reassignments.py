@@ -12,7 +12,7 @@ from typing import Any
 from tidelog.controller.assignments import check_replicas, default_directory
 from tidelog.controller.changes import Changes
 from tidelog.controller.leaders import Defaults, unclean_allowed
-from tidelog.controller.limits import check_changes
+from tidelog.controller.limits import check_changes, check_in_memory
 from tidelog.controller.partition_change import RECOVERING, Election, Target, as_it_is
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
@@ -89,7 +89,9 @@ def _alter(
             f"The partition has {_factor(partition)} replica(s), the assignment {len(asked.replicas)}; the request "
             "doesn't allow that number to change.",
         )
-    changes.change(topic, asked.partition_index, _moved(image, partition, asked.replicas), election=Election.ONLINE)
+    target = _moved(image, partition, asked.replicas)
+    check_in_memory(name, image.topic_config(name), len(target.replicas))  # those that are to go included
+    changes.change(topic, asked.partition_index, target, election=Election.ONLINE)
 
 
 def _factor(partition: PartitionImage) -> int:

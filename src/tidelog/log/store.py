@@ -554,8 +554,6 @@ class Store:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
 
-    # -- the first write to a log
-
     def begin(self, log: Log) -> Promise[None] | None:
         """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
         return self.beginnings.begin(log)
@@ -580,8 +578,6 @@ class Store:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
         for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
-
-    # -- compaction
 
     def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""

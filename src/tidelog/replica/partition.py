@@ -2,8 +2,9 @@
 
 A partition is a replica with a leader, a leader epoch and a set of in-sync replicas, as the metadata image says, and a
 high watermark of its own: the least durable end in the ISR. Consumers read up to the high watermark only, so nothing
-that anyone was shown goes away with the power. With an ISR of one, the least durable end is that of the log here; while
-others are in it, nothing is known of theirs, and the high watermark stands still (`in_sync.py`).
+that anyone was shown goes away with the power. With one replica, that is the durable end of the log here; with several,
+their leader knows how far each of them is (`leading.py`), and the high watermark goes no further while the ISR is below
+min.insync.replicas. Followers read to the end of the log, and their sessions are told what changes (`FollowerReader`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.replica.following import Place, cut_at, whole_batches
+from tidelog.replica.leading import Leading
 from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
-from tidelog.replica.waiters import AckQueue, FetchWaiter
+from tidelog.replica.waiters import AckQueue, FetchWaiter, FollowerReader
 from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.log.slice import Slice
     from tidelog.log.validate import Admitted
     from tidelog.metadata.image import PartitionImage
+    from tidelog.replica.leading import InSyncReplicas
 
 
 _logger = logging.getLogger("tidelog.replica")
@@ -48,13 +51,15 @@ class Partition:
 
     __slots__ = (
         "_acks",
-        "_behind",
         "_commit",
+        "_deletions",
         "_fetches",
-        "_is_sole",
+        "_in_sync",
+        "_is_alone",
         "_leader_high_watermark",
         "_leader_log_start",
         "_node_id",
+        "_readers",
         "_resends",
         "_wake_later",
         "deleted",
@@ -66,6 +71,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "leading",
         "log",
         "topic",
         "topic_id",
@@ -82,12 +88,12 @@ class Partition:
         node_id: int,
         commit: Commit,
         wake_later: Callable[[Partition], None],
-        behind: Callable[[Partition], None] | None = None,
+        in_sync: InSyncReplicas | None = None,
         resends: Resends | None = None,
         high_watermark: int = 0,
     ) -> None:
-        """`behind` is called while the log has what others in the ISR aren't known to have. `high_watermark` was known
-        in an earlier life: it holds as far as the log does."""
+        """`high_watermark` was known in an earlier life: it holds as far as the log does. Where there are other
+        replicas, no more is known."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -96,17 +102,22 @@ class Partition:
         self._node_id = node_id
         self._commit = commit
         self._wake_later = wake_later
-        self._behind = behind
+        self._in_sync = in_sync
         self._acks: AckQueue | None = None
+        self._deletions: AckQueue | None = None
+        self._readers: list[FollowerReader] | None = None
         self._fetches: dict[FetchWaiter, None] | None = None
         self._resends = resends
         self.image = image
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.isr = image.isr
-        self._is_sole = image.isr == (self._node_id,)
-        known = max(log.log_start, min(high_watermark, log.durable_end))
-        self.high_watermark = log.durable_end if self._is_sole else known
+        self._is_alone = image.replicas == (node_id,)
+        self.leading = self._begin_leading(image)
+        if image.isr == (node_id,) and not self._is_below_min_isr():
+            self.high_watermark = log.durable_end
+        else:
+            self.high_watermark = max(log.log_start, min(high_watermark, log.durable_end))
         self.follower: Follower | None = None
         self._leader_high_watermark = self._leader_log_start = -1
         log.advance_high_watermark(self.high_watermark)
@@ -120,15 +131,23 @@ class Partition:
     # -- as the image says
 
     def follow_image(self, image: PartitionImage) -> None:
-        """Take over what the controller decided. A new leader epoch sends those who wait to look again."""
+        """Take over what the controller decided. A new leader epoch sends those who wait to look again.
+
+        Of the ISR the leader may know something newer, by the answer to what it asked for.
+        """
         if image is self.image:
             return
-        new_epoch = image.leader_epoch != self.leader_epoch
+        new_epoch = image.leader_epoch != self.leader_epoch or image.leader != self.leader
         self.image = image
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
-        self.isr = image.isr
-        self._is_sole = image.isr == (self._node_id,)
+        self._is_alone = image.replicas == (self._node_id,)
+        leading = self.leading
+        if new_epoch or leading is None or self._is_alone:
+            self.leading = self._begin_leading(image)
+            self.isr = image.isr
+        elif leading.decided(image.replicas, image.isr, image.partition_epoch):
+            self.isr = image.isr
         if new_epoch:
             self._leader_high_watermark = self._leader_log_start = -1
             if image.leader == self._node_id and self.log.offline is None:
@@ -136,6 +155,14 @@ class Partition:
             self.epoch_start = self.log.log_end
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.advance()
+        self._look()
+
+    def _begin_leading(self, image: PartitionImage) -> Leading | None:
+        """What is known of the followers: nothing, where it begins to lead; None where it doesn't, or has none."""
+        if image.leader != self._node_id or self._is_alone:
+            return None
+        now_ms = 0 if self._in_sync is None else self._in_sync.now_ms()
+        return Leading(self._node_id, image.replicas, image.isr, image.partition_epoch, now_ms)
 
     def delete(self) -> None:
         """The topic is gone: whoever waits hears of it. The store deletes the files."""
@@ -220,6 +247,9 @@ class Partition:
 
     def _grew(self, log: Log) -> None:
         """Something was appended."""
+        if self._readers is not None:
+            for reader in self._readers:
+                reader.grew()
         ends = log.ends
         durable_end = ends.durable_end
         if durable_end != ends.log_end and not log.unsynced.requested:
@@ -290,9 +320,7 @@ class Partition:
                 f"{log.place}: a batch of {len(data)} bytes; max.message.bytes is {log.config.max_message_bytes}",
             )
         _, next_offset = log.append_records(data, 0, len(data), now_ms)
-        if log.durable_end != log.log_end:
-            self._commit.request(log)
-        self.advance()
+        self._grew(log)
         return next_offset
 
     def wait_for_ack(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
@@ -309,28 +337,36 @@ class Partition:
             self._acks.add(next_offset, complete)
 
     def advance(self) -> None:
-        """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
-        log = self.log
-        if not self._is_sole:
-            if self._behind is not None:
-                self._behind(self)
+        """Raise the high watermark to what all of the ISR have. Below min.insync.replicas it stands still."""
+        log, leading = self.log, self.leading
+        end = log.ends.durable_end
+        if end <= self.high_watermark:
             return
-        if log.config.min_insync_replicas > 1 and self._is_below_min_isr():
-            return
-        durable_end = log.ends.durable_end
-        if durable_end <= self.high_watermark:
-            return
-        self.high_watermark = durable_end
-        log.advance_high_watermark(durable_end)
+        if leading is not None:
+            if self._in_sync is None or self._is_below_min_isr():
+                return
+            end = leading.committed_end(end, log.ends.log_end, self._in_sync)
+            if end <= self.high_watermark:
+                return
+        elif self.leader != self._node_id:
+            return  # it is told by the leader
+        self._rise(end)
+
+    def _rise(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.log.advance_high_watermark(high_watermark)
         if self._acks:
-            self._acks.rise(durable_end)
+            self._acks.rise(high_watermark)
         if self._fetches:
             self._wake_later(self)
+        if self._readers is not None:
+            for reader in self._readers:
+                reader.moved()
 
     @property
     def is_alone(self) -> bool:
         """Whether there is no other replica, so that what is durable here is committed."""
-        return self.image.replicas == (self._node_id,)
+        return self._is_alone
 
     def _is_below_min_isr(self) -> bool:
         """As in Kafka, no more in-sync replicas are asked for than the partition has replicas."""
@@ -396,8 +432,106 @@ class Partition:
     def _release(self, code: ErrorCode) -> None:
         if self._acks:
             self._acks.fail(code)
+        if self._deletions:
+            self._deletions.fail(code)
         if self._fetches:
             self._wake_later(self)
+        for reader in list(self._readers or ()):
+            reader.turned()
+
+    # -- followers, where this broker leads
+
+    def follower_fetched(self, id: int, broker_epoch: int, current_epoch: int, offset: int, log_start: int) -> None:
+        """A follower asks for what is at `offset`, and so has all before it, of this leader or one that it agrees with.
+
+        Raises where it is no replica, or its broker came back since, or the log doesn't reach from there.
+        """
+        log, leading = self.log, self.leading
+        if leading is None or id not in leading.followers or self._in_sync is None:
+            # Who names the right epoch may know of its assignment before this broker does, and comes again.
+            knows = current_epoch == self.leader_epoch
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if knows else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        ends = log.ends
+        if not ends.log_start <= offset <= ends.log_end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.place} has offsets {ends.log_start} to {ends.log_end}; broker {id} asks for {offset}",
+            )
+        moved, start_moved = leading.fetched(id, broker_epoch, offset, log_start, ends.log_end, self._in_sync.now_ms())
+        if moved:
+            self.advance()
+        if leading.has_others and id not in leading.isr:
+            self._look()
+        if start_moved and self._deletions:
+            self._deletions.rise(self.low_watermark)
+
+    def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Slice | None:
+        """As `read`, for a follower: what is written, be it committed, and durable here, or not."""
+        return self.log.read(offset, max_bytes, self.log.ends.log_end, at_least_one=at_least_one)
+
+    def add_reader(self, reader: FollowerReader) -> None:
+        if self._readers is None:
+            self._readers = [reader]
+        else:
+            self._readers.append(reader)
+
+    def remove_reader(self, reader: FollowerReader) -> None:
+        if self._readers is not None and reader in self._readers:
+            self._readers.remove(reader)
+            self._readers = self._readers or None
+
+    def was_caught_up(self, id: int, at_ms: int) -> None:
+        """The follower had everything at this time."""
+        if self.leading is not None:
+            self.leading.was_caught_up(id, at_ms)
+
+    def wanted_isr(self) -> tuple[int, ...] | None:
+        """The ISR that the controller is to be asked for; None: it is as it should be, or it was asked already."""
+        leading = self.leading
+        if leading is None or self.deleted or not self.is_served or self._in_sync is None:
+            return None
+        return leading.wanted(self.high_watermark, self.epoch_start, self.log.ends.log_end, self._in_sync)
+
+    def isr_settled(self) -> None:
+        """The controller answered what was asked of it."""
+        if self.leading is not None:
+            self.isr = self.leading.isr
+            self.advance()
+            self._look()
+
+    def brokers_changed(self) -> None:
+        """Others may join the ISR now, or no longer; or time has passed."""
+        self.advance()
+        if self._deletions:
+            self._deletions.rise(self.low_watermark)
+        self._look()
+
+    def _look(self) -> None:
+        if self._in_sync is not None and self.leading is not None:
+            self._in_sync.look(self)
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start over all replicas that live; -1 where one of them hasn't told its own yet."""
+        if self.leading is None or self._in_sync is None:
+            return self.log.ends.log_start
+        return self.leading.low_watermark(self.log.ends.log_start, self._in_sync)
+
+    def start_moved(self) -> None:
+        """The log begins further on: followers hear of it with the next answer."""
+        for reader in self._readers or ():
+            reader.moved()
+
+    def wait_for_low_watermark(self, offset: int, complete: Callable[[ErrorCode], None]) -> None:
+        """Call `complete` once all replicas that live begin at `offset` or behind it, or won't be heard of here."""
+        if self.deleted:
+            complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif self.low_watermark >= offset:
+            complete(ErrorCode.NONE)
+        else:
+            if self._deletions is None:
+                self._deletions = AckQueue()
+            self._deletions.add(offset, complete)
 
     def check_invariants(self) -> None:
         log = self.log
@@ -408,6 +542,8 @@ class Partition:
             f"{self.topic}-{self.index}: high watermark {self.high_watermark}, durable end {log.durable_end}, "
             f"log end {log.log_end}"
         )
+        if self.leading is not None:
+            self.leading.check_invariants()
 
     # -- following
 

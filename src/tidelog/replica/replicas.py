@@ -68,7 +68,7 @@ class Replicas:
         self._awake: list[Partition] = []
         self._removes = False  # a start hears of old changes again: what was removed then may be a replica again
         self.in_sync: InSync | None = None
-        """Has followers that copy nothing taken out of the ISR."""
+        """Has the ISR changed of those that are led here."""
         self.directories: Directories | None = None
         """Tells the controller where logs are, and which ones failed."""
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
@@ -163,17 +163,12 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
-            behind=self._look,
+            in_sync=self.in_sync,
             resends=self._resends.pop((topic.name, index), None),
             high_watermark=self._store.high_watermarks.known(stored),
         )
-        self._look(partition)
         self._look_where((topic.name, index))
         return partition
-
-    def _look(self, partition: Partition) -> None:
-        if self.in_sync is not None:
-            self.in_sync.look(partition)
 
     def _look_where(self, key: TopicPartition) -> None:
         if self.directories is not None:
@@ -328,7 +323,6 @@ class Replicas:
             except Exception as error:  # the others follow all the same
                 log.exception("%s-%d can't follow the controller", before.name, index)
                 partition.log.go_offline(f"its leader epochs can't be read: {error}")
-            self._look(partition)
             self._look_where(key)
             yield
         if removed:

@@ -110,23 +110,7 @@ class Reading:
             self.missing += 1
         else:
             self.urgent = True
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_FROM:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answered = PartitionData(
-            partition_index=asked.partition,
-            error_code=code,
-            high_watermark=-1,
-            # As in Kafka: empty where no such partition is known, null once there is one.
-            aborted_transactions=[] if partition is None and code != ErrorCode.INCONSISTENT_TOPIC_ID else None,
-            records=b"",
-        )
-        if (
-            self._version >= HINTS_FROM
-            and partition is not None
-            and code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-        ):
-            answered.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
-        return answered
+        return refused(asked, code, partition, self._version)
 
     def _read(self, partition: Partition, asked: FetchPartition) -> PartitionData:
         partition.check_leader(max(asked.current_leader_epoch, NO_EPOCH))  # to Fetch any negative one is none
@@ -178,3 +162,24 @@ class Reading:
         if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
             return EpochEndOffset(epoch=epoch, end_offset=end)
         return None
+
+
+def refused(asked: FetchPartition, code: int, partition: Partition | None, version: int) -> PartitionData:
+    """The answer for a partition that can't be read; `partition`: as far as it was found."""
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answered = PartitionData(
+        partition_index=asked.partition,
+        error_code=code,
+        high_watermark=-1,
+        # As in Kafka: empty where no such partition is known, null once there is one.
+        aborted_transactions=[] if partition is None and code != ErrorCode.INCONSISTENT_TOPIC_ID else None,
+        records=b"",
+    )
+    if (
+        version >= HINTS_FROM
+        and partition is not None
+        and code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    ):
+        answered.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
+    return answered

@@ -10,6 +10,7 @@ from tidelog.coordinator.placement import TRANSACTION_STATE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.apis.fetch.replica_session import ReplicaSessions
     from tidelog.apis.fetch.sessions import FetchSessions
     from tidelog.apis.shared.controller_channel import ControllerChannel
     from tidelog.apis.shared.deadlines import Deadlines
@@ -58,6 +59,7 @@ class Services:
     raft: RaftNode
     """What connects `quorum` to the other replicas of the metadata log."""
     fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]
     groups: GroupCoordinator

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidelog.rpc.errors import Unsent
+from tidelog.rpc.errors import Lost
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class BrokerQueues(Generic[Q]):
             queue.troubled = True
             log.warning("what transactions need of broker %d is asked again: %s", broker_id, error)
         left: list[Q] = list(asked)
-        if isinstance(error, Unsent):  # nor would those behind it be
+        if isinstance(error, Lost):  # those behind it have waited as long, and would wait for the next connection
             left += queue.waiting
             queue.waiting.clear()
         assert isinstance(error, Exception)

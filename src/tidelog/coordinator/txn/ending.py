@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
     from tidelog.coordinator.txn.delivery import Delivery
     from tidelog.coordinator.txn.questions import TransactionShard
-    from tidelog.metadata.follow import Follower
+    from tidelog.env.loop import Timer
+    from tidelog.metadata.follow import ChangedTopics, Follower
+    from tidelog.metadata.image import ClusterImage
 
 log = logging.getLogger("tidelog.transactions")
 
 AT_ONCE = 512
 """Markers of one transaction that are on their way to logs of this broker at once."""
 MARKERS_A_STEP = 64
+LEADER_CAME_S = 0.1
+"""When something about leaders has changed: they come in numbers, and need a moment until they are there."""
 _AWAITED = frozenset((ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 """What passes when a leader comes, or comes back: of a broker that died, thousands of partitions say so."""
 
@@ -43,6 +47,9 @@ class Ending:
         self._delivery = delivery
         self._metadata = metadata
         self._version = version
+        self._awaiting: dict[_End, None] = {}
+        """Those that wait for a leader."""
+        metadata.subscribe(self._image_changed)
 
     def begin(self, shard: TransactionShard, transactional_id: str) -> None:
         """Write the markers, if an end was decided, as soon as that is committed, unless somebody is at it."""
@@ -66,7 +73,7 @@ class Ending:
                 message = "marking the end of %s's transaction failed, it is tried again"
                 log.error(message, end.transaction.transactional_id, exc_info=promise.error)
                 for partition in left:
-                    self._again(end, partition)
+                    self._again(end, partition, awaited=False)
 
         left = set(partitions)
         end.shard.drive(self._write(end, left)).on_done(handed_over)
@@ -113,27 +120,44 @@ class Ending:
     def _settled(self, end: _End, partition: TopicPartition, promise: Promise[None]) -> None:
         """One of them is written, or has to be tried again."""
         if promise.error is not None and self._try_again(end.transaction, partition, promise.error):
-            self._again(end, partition)
+            self._again(end, partition, awaited=_code_of(promise.error) in _AWAITED)
             return
         end.left -= 1
         if not end.left and end.shard.leads:  # else the next leader finds the Prepare record
             self._complete(end.shard, end.transaction)
 
-    def _again(self, end: _End, partition: TopicPartition) -> None:
-        """Try it again after a while, with all others that failed by then."""
-        if not end.failed and end.shard.leads:
-            end.shard.schedule(end.retry_s, partial(self._retry, end))
+    def _again(self, end: _End, partition: TopicPartition, *, awaited: bool) -> None:
+        """Try it again after a while, with all others that failed by then; soon, if a leader comes before that."""
+        if not end.shard.leads:
+            return
+        if end.timer is None:
+            end.timer = end.shard.schedule(end.retry_s, partial(self._retry, end))
             end.retry_s = min(2 * end.retry_s, MARKER_RETRY_S_MAX)
+        if awaited:
+            self._awaiting[end] = None
         end.failed.append(partition)
 
     def _retry(self, end: _End) -> None:
+        self._awaiting.pop(end, None)
+        end.timer = None
         failed, end.failed = end.failed, []
         self._mark(end, failed)
+
+    def _image_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
+    ) -> None:
+        """Partitions may have leaders now: those that wait look, all that changes in a moment at once."""
+        if self._awaiting and (changed_topics or old.brokers is not new.brokers):
+            awaiting, self._awaiting = self._awaiting, {}
+            for end in awaiting:
+                if end.timer is not None and end.shard.leads:
+                    end.timer.cancel()
+                    end.timer = end.shard.schedule(LEADER_CAME_S, partial(self._retry, end))
 
     def _try_again(self, transaction: Transaction, partition: TopicPartition, error: BaseException) -> bool:
         """Whether the marker has to be tried again; False: it isn't needed any more."""
         topic, index = partition
-        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        code = _code_of(error)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._metadata.image.partition(topic, index) is None:
             return False  # deleted meanwhile
         log.log(
@@ -165,11 +189,16 @@ class Ending:
 class _End:
     """An end on its way. `left` partitions have no marker yet; those that `failed` are tried again soon."""
 
-    __slots__ = ("failed", "left", "retry_s", "shard", "transaction")
+    __slots__ = ("failed", "left", "retry_s", "shard", "timer", "transaction")
 
     def __init__(self, shard: TransactionShard, transaction: Transaction) -> None:
         self.shard = shard
         self.transaction = transaction
         self.left = len(transaction.partitions)
         self.failed: list[TopicPartition] = []
+        self.timer: Timer | None = None
         self.retry_s = MARKER_RETRY_S
+
+
+def _code_of(error: BaseException) -> ErrorCode:
+    return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
