@@ -484,6 +484,7 @@ class Broker:
             config.node_id,
             services.replicas,
             services.metadata,
+            services.store.cuts,
             lambda: services.config,
             lambda: lifecycle.epoch,
         )

@@ -449,6 +449,8 @@ class WritableLog(ReadableLog):
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        if self.cut_unsynced:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.place} is being cut: try again")
         config = self.config
         if size > config.segment_size:
             raise too_large_for_segment(self.place, size, config)

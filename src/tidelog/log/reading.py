@@ -56,7 +56,7 @@ class ReadableLog(PartitionFolder):
 
     `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts).
     `unreserved`: after a crash the offsets of the last records might be given again (memory.py), so that nobody may be
-    told them before they are durable.
+    told them before they are durable. `cut_unsynced`: it was cut, and takes no batch until that is durable.
     """
 
     __slots__ = (
@@ -69,6 +69,7 @@ class ReadableLog(PartitionFolder):
         "_plain",
         "_producers",
         "_store",
+        "cut_unsynced",
         "deleted",
         "ends",
         "high_watermark",
@@ -97,7 +98,7 @@ class ReadableLog(PartitionFolder):
         self.offline: str | None = None
         self.deleted = False
         self.listener: LogListener | None = None
-        self.unreserved = False
+        self.unreserved = self.cut_unsynced = False
         self._full = False  # there was no room for the last write
         self._led: tuple[int, int] | None = None
         self._epoch = -1

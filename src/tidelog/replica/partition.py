@@ -616,14 +616,14 @@ class Partition:
         if start > log.ends.log_start and log.offline is None:
             log.delete_before(start)
 
-    def cut(self, epoch: int, end_offset: int) -> bool:
-        """Where the leader's log ends an epoch, this one parts from it: cut it there. Whether anything went."""
+    def parts_at(self, epoch: int, end_offset: int) -> int:
+        """Where this log and the leader's part, if the leader's ends an epoch there."""
         log = self.log
-        return self.cut_to(cut_at(log.epochs, log.log_end, epoch, end_offset))
+        return cut_at(log.epochs, log.log_end, epoch, end_offset)
 
-    def cut_to(self, offset: int) -> bool:
-        log = self.log
-        before = log.log_end
+    def expect_cut(self, offset: int) -> None:
+        """The log is about to be cut there (`log/cutting.py`): what its leader doesn't have goes."""
+        log, before = self.log, self.log.log_end
         if offset < min(self.high_watermark, before):
             _logger.error(
                 "%s: cut to %d, below its high watermark %d, since its leader of epoch %d has no more: what was "
@@ -635,9 +635,7 @@ class Partition:
             )
         elif offset < before:
             _logger.info("%s: cut from %d to %d, where its leader's log is another", log.place, before, offset)
-        cut = log.truncate_to(offset)
-        self._fell()
-        return cut
+        self._fall(min(self.high_watermark, offset))
 
     def start_anew(self, offset: int, now_ms: int) -> None:
         """The leader's log starts behind the end of this one: nothing of it is left."""
@@ -650,10 +648,8 @@ class Partition:
             log.log_end,
         )
         log.truncate_fully_and_start_at(offset, now_ms)
-        self._fell()
+        self._fall(offset)
 
-    def _fell(self) -> None:
-        log = self.log
-        self.high_watermark = max(log.log_start, min(self.high_watermark, log.durable_end))
-        log.advance_high_watermark(self.high_watermark)
-        self.epoch_start = log.log_end
+    def _fall(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.log.advance_high_watermark(high_watermark)
