@@ -141,8 +141,7 @@ class Run:
             Finding("never ran", kind.value, "the run was too short for it, or nobody could be hurt so")
             for kind in self._missing()
         ]
-        for node in self._cluster.nodes:
-            node.stop()
+        self._cluster.stop()
         folders = {id: self._cluster.nodes[id].folder for id in IDS}
         self.findings += compare_replicas(folders, self.places)
         if self.findings:
