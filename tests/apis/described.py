@@ -56,6 +56,7 @@ def context(
         metadata=Follower(cluster),
         controller=nothing,
         channel=nothing,
+        own_channel=nothing,
         producer_ids=nothing,
         replicas=nothing,
         store=cast(Any, SimpleNamespace(offline=frozenset())),

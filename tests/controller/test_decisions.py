@@ -148,6 +148,9 @@ def test_feature_goes_down_when_it_is_told_to() -> None:
         ("transaction.version", 3, 1),
         ("transaction.version", -1, 2),
         ("no.such.version", 1, 1),
+        ("no.such.version", 0, 1),
+        ("no.such.version", 0, 2),
+        ("", 0, 1),
         ("metadata.version", 31, 1),
         ("metadata.version", 29, 2),
         ("metadata.version", 29, 3),
@@ -163,6 +166,13 @@ def test_impossible_level_is_refused(name: str, level: int, kind: int) -> None:
 def test_same_level_again_is_no_error() -> None:
     assert update("kraft.version", 1) == ([], 0)
     assert update("metadata.version", 30) == ([FeatureLevelRecord(name="metadata.version", feature_level=30)], 0)
+
+
+def test_feature_that_is_named_twice_is_written_once() -> None:
+    named = [FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=2) for level in (1, 0)]
+    records, response = whole(update_features(image_of(), UpdateFeaturesRequest(feature_updates=named), 1, 1, DEFAULTS))
+    assert records == [FeatureLevelRecord(name="group.version", feature_level=0)]
+    assert [result.feature for result in response.results] == ["group.version"] * 2, "and told twice"
 
 
 def test_results_for_each_feature_up_to_version_one() -> None:

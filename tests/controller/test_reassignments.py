@@ -25,7 +25,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tidelog.wire.records.metadata import Record
+from tidelog.wire.records.metadata import ConfigRecord, Record
 from tidelog.wire.records.topics import PartitionChangeRecord, TopicRecord
 
 ANY = Defaults()
@@ -199,3 +199,15 @@ def test_cancellation_that_would_lose_data_needs_the_topics_leave() -> None:
     assert result.error_code == 0
     (found,) = after(image, records).topics["t"].partitions
     assert (found.replicas, found.isr, found.leader, found.leader_recovery_state) == ((1, 2), (1,), 1, 1)
+
+
+def test_a_topic_in_memory_stays_where_it_is() -> None:
+    """While it moves there would be two replicas, of which a restart leaves nothing."""
+    in_memory = ConfigRecord(resource_type=2, resource_name="t", name="tidelog.storage", value="memory")
+    image = cluster(in_memory, replicas=(1,))
+    for wanted in ([2], [1, 2]):
+        records, (result,) = ask(image, wanted)
+        assert records == []
+        assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "'t' would have 2 replicas, and be kept in memory" in (result.error_message or "")
+    assert ask(image, [1]) == ([], [ReassignablePartitionResponse(partition_index=0, error_message=None)])

@@ -15,11 +15,11 @@ from tests.stories.test_cluster_growing import RECORDS, consume, produce
 from tidelog.wire.keys import ApiKey
 
 
-def create(bootstrap: str, name: str, configs: dict[str, str]) -> None:
+def create(bootstrap: str, name: str, configs: dict[str, str], replicas: int = 3) -> None:
     topic = {
         "name": name,
         "num_partitions": 1,
-        "replication_factor": 3,
+        "replication_factor": replicas,
         "configs": [{"name": key, "value": value} for key, value in configs.items()],
     }
     with Connection(bootstrap) as connection:

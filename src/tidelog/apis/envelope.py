@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.apis.listeners import FORWARDED, ListenerKind, served_on
 from tidelog.apis.shared.api import Api, error_of
 from tidelog.apis.shared.context import Context
+from tidelog.apis.shared.errors_within import says
 from tidelog.env.slices import outcome
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.header import read_header
@@ -73,8 +74,13 @@ def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse | Ste
 
 
 def _answer(api: Api, context: Context, request: Any) -> Steps[EnvelopeResponse]:
+    """NOT_CONTROLLER as a whole where anything in the answer says so: whoever passed it on passes it on again."""
+    machine = context.services.controller.machine
+    epoch = machine.epoch
     try:
         response = yield from outcome(api.handle(context, request))
+        if machine.epoch != epoch and (yield from says(response, ErrorCode.NOT_CONTROLLER)):
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     except MalformedError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except Exception as error:

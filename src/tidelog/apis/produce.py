@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from tidelog.env.slices import Steps
     from tidelog.log.validate import Admitted
     from tidelog.replica.partition import Partition
+    from tidelog.wire.topic_partition import AnyTopicPartition
 
 log = logging.getLogger("tidelog.produce")
 
@@ -512,6 +513,7 @@ class _Appends:
             )
         try:
             if self._joined is not None:
+                self._joined.check_guard(self._place(topic, data), partition, view)
                 self._joined.check_order(partition, view)
             now_ms = context.services.env.clock.now_ms()
             admission = self._admissions.get(id(data))
@@ -539,11 +541,14 @@ class _Appends:
                 replicas.expect_again(not_yet.topic, not_yet.index, memoryview(data.records), now_ms)
             raise
 
+    def _place(self, topic: TopicProduceData, data: PartitionProduceData) -> AnyTopicPartition:
+        return (topic.topic_id if self._context.version >= IDS_FROM else topic.name), data.index
+
     def _check_member(self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition) -> None:
         context = self._context
         assert self._joined is not None
         try:
-            self._joined.check_member((topic.topic_id if context.version >= IDS_FROM else topic.name, data.index))
+            self._joined.check_member(self._place(topic, data))
         except KafkaError:
             if data.records is not None:
                 records = memoryview(data.records)

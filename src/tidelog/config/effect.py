@@ -7,7 +7,6 @@ _TIERED = "no effect: Tidelog has no tiered storage"
 _THREADS = "no effect: Tidelog works on one loop"
 
 BROKER: Mapping[str, str] = {
-    "add.partitions.to.txn.retry.backoff.ms": "no effect: the end of a transaction is told to whoever waits for it",
     "background.threads": _THREADS,
     "controller.quorum.append.linger.ms": "no effect: records are written at once and synced together",
     "log.dir.failure.timeout.ms": _REPLICATION,

@@ -81,7 +81,8 @@ class Replica:
         resends: Resends | None = None,
         high_watermark: int = 0,
     ) -> None:
-        """`high_watermark` was known in an earlier life: it holds as far as the log does."""
+        """`high_watermark` was known in an earlier life: it holds as far as the log does. Where there are other
+        replicas, no more is known."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -162,6 +163,12 @@ class Replica:
         self.deleted = True
         self.log.listener = None
         self._release(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def remove(self) -> None:
+        """This broker is no replica any more: whoever waits is to ask another one. The store deletes the files."""
+        self.deleted = True
+        self.log.listener = None
+        self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""

@@ -49,7 +49,9 @@ class Services:
     metadata: Follower
     controller: Controller
     channel: ControllerChannel
-    """To the active controller, here or elsewhere."""
+    """To the active controller, here or elsewhere, with what clients ask for."""
+    own_channel: ControllerChannel
+    """The same with what this node asks for itself."""
     producer_ids: ProducerIds
     replicas: Replicas
     store: Store
@@ -82,7 +84,7 @@ class Services:
         """The broker stops: nothing is decided any more."""
         self.groups.shards.close()
         if self._transactions is not None:
-            self._transactions.shards.close()
+            self._transactions.close()
 
 
 @dataclass(slots=True)

@@ -167,11 +167,13 @@ class MachineFaults:
         if machine is None:
             return
         disk = machine.disk
+        machine.lost_cache()
         disk.failing_syncs = self._random.random_int(1, 3)
         machine.sync_failed = True
         disk.failed_sync_keeps_cache = self._random.chance(0.5)
 
         def works_again() -> None:
+            machine.lost_cache()
             disk.failing_syncs = 0
             machine.kill()
 
