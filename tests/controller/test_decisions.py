@@ -172,7 +172,7 @@ def test_feature_that_is_named_twice_is_written_once() -> None:
     named = [FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=2) for level in (1, 0)]
     records, response = whole(update_features(image_of(), UpdateFeaturesRequest(feature_updates=named), 1, 1, DEFAULTS))
     assert records == [FeatureLevelRecord(name="group.version", feature_level=0)]
-    assert [result.feature for result in response.results] == ["group.version"]
+    assert [result.feature for result in response.results] == ["group.version"] * 2, "and told twice"
 
 
 def test_results_for_each_feature_up_to_version_one() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.kafka.jars import JarsMissingError, find_jars
 from tests.nodes import BOTH, Node, Nodes, metadata_of, wait_for
 from tests.raw import Connection
+from tests.reading import committed
 from tests.stories.exactly_once.chaos import Command, check_output, copy_through_chaos, java_worker, python_worker
 from tests.stories.groups.band import QUICK_GROUPS
 from tidelog.client import Admin
@@ -74,39 +75,6 @@ def command_of(library: str) -> Command:
         return java_worker(find_jars())
     except JarsMissingError as missing:
         pytest.skip(str(missing))
-
-
-def committed(bootstrap: str, topic: str, partitions: int) -> list[list[bytes]]:
-    """What a reader of committed records finds in each partition, up to its end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "nobody",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    values: list[list[bytes]] = [[] for _ in range(partitions)]
-    ended: set[int] = set()
-
-    def read() -> bool:
-        for message in consumer.consume(1000, 0.2):
-            error, index = message.error(), message.partition()
-            assert index is not None
-            if error is None:
-                values[index].append(message.value() or b"")
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(index)
-        return len(ended) == partitions
-
-    try:
-        wait_for(read, "the end of all partitions")
-    finally:
-        consumer.close()
-    return values
 
 
 def test_transactions_of_several_producers_over_all_brokers(nodes: Nodes) -> None:

@@ -26,13 +26,14 @@ from tidelog.apis.shared.producer_ids import ProducerIds
 from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
+from tidelog.broker.election_lines import ElectionLines
 from tidelog.broker.folders import DataFolders
 from tidelog.broker.host_record import tell_host
 from tidelog.broker.lifecycle import Lifecycle, NotRegisteredError, State
 from tidelog.broker.metadata_replica import metadata_replica
 from tidelog.broker.past import Past
 from tidelog.broker.registration import registration_request
-from tidelog.broker.start_message import missing_vote, start_message
+from tidelog.broker.start_message import missing_vote, nobody_to_join, start_message
 from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
@@ -273,6 +274,7 @@ class Broker:
         try:
             controller = self.services.controller
             self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
+            self.services.metadata.subscribe(ElectionLines(lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
@@ -341,9 +343,9 @@ class Broker:
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         log.info("%s", start_message(self.services, self.addresses or self.controller_addresses))
-        vote = missing_vote(self.services)
-        if vote is not None:
-            log.warning("%s", vote)
+        for warning in (missing_vote(self.services), nobody_to_join(self.config)):
+            if warning is not None:
+                log.warning("%s", warning)
         self._started.resolve(None)
 
     def _failed(self, promise: Promise[Any]) -> bool:
@@ -484,6 +486,7 @@ class Broker:
             config.node_id,
             services.replicas,
             services.metadata,
+            services.store.cuts,
             lambda: services.config,
             lambda: lifecycle.epoch,
         )

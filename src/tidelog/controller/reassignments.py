@@ -89,7 +89,7 @@ def _alter(
             f"The partition has {_factor(partition)} replica(s), the assignment {len(asked.replicas)}; the request "
             "doesn't allow that number to change.",
         )
-    target = _moved(image, partition, asked.replicas)
+    target = moved(image, partition, asked.replicas)
     check_in_memory(name, image.topic_config(name), len(target.replicas))  # those that are to go included
     changes.change(topic, asked.partition_index, target, election=Election.ONLINE)
 
@@ -99,7 +99,7 @@ def _factor(partition: PartitionImage) -> int:
     return len(set(partition.replicas) - set(partition.removing))
 
 
-def _moved(image: ClusterImage, partition: PartitionImage, wanted: Sequence[int]) -> Target:
+def moved(image: ClusterImage, partition: PartitionImage, wanted: Sequence[int]) -> Target:
     """The first step towards these replicas. What an earlier reassignment was adding stays marked as added, wanted or
     not, so that a cancellation goes back to what was there before both."""
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
