@@ -67,5 +67,6 @@ class Replication:
         self._checkpoint.start()
 
     def stop(self) -> None:
+        self._in_sync.stop()
         self.fetchers.stop()
         self._checkpoint.stop()
