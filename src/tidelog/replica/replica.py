@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
+from tidelog.metadata.directories import lost_replicas
 from tidelog.replica.leading import Leading
 from tidelog.replica.waiters import AckQueue, FetchWaiter, FollowerReader
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -140,7 +141,7 @@ class Replica:
         if new_epoch or leading is None or self._is_alone:
             self.leading = self._begin_leading(image)
             self.isr = image.isr
-        elif leading.decided(image.replicas, image.isr, image.partition_epoch):
+        elif leading.decided(image.replicas, image.isr, image.partition_epoch, lost_replicas(image)):
             self.isr = image.isr
         if new_epoch:
             self._leader_high_watermark = self._leader_log_start = -1
