@@ -55,12 +55,12 @@ class InSyncReplicas(Brokers, Protocol):
 class Follower:
     """One replica, as its last fetch told."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "leader_end", "log_start")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end", "fetched_ms", "leader_end", "start")
 
     def __init__(self, caught_up_ms: int) -> None:
         self.end = UNKNOWN
         """The offset that it asked for: it has everything below."""
-        self.log_start = UNKNOWN
+        self.start = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.caught_up_ms = caught_up_ms
         """When it last had all that the leader had."""
@@ -155,8 +155,8 @@ class Leading:
             follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         elif offset >= follower.leader_end >= 0:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
-        moved = follower.end != offset, follower.log_start != log_start
-        follower.end, follower.log_start = offset, log_start
+        moved = follower.end != offset, follower.start != log_start
+        follower.end, follower.start = offset, log_start
         follower.leader_end, follower.fetched_ms = log_end, now_ms
         return moved
 
@@ -217,7 +217,7 @@ class Leading:
 
     def low_watermark(self, log_start: int, brokers: Brokers) -> int:
         """The least log start over all replicas that live; -1 while one hasn't told its own."""
-        starts = [one.log_start for id, one in self.followers.items() if brokers.is_alive(id)]
+        starts = [one.start for id, one in self.followers.items() if brokers.is_alive(id)]
         return min([log_start, *starts])
 
     def _reckon(self) -> None:

@@ -29,7 +29,7 @@ def nearest_replica(partition: Partition, offset: int, rack: str, image: Cluster
             and broker.rack == rack
             and not broker.fenced
             and id in leading.isr
-            and 0 <= follower.log_start <= offset <= follower.end
+            and 0 <= follower.start <= offset <= follower.end
             and any(endpoint.name == listener for endpoint in broker.endpoints)
             and (best[0] == LEADER or follower.end > best[1])
         ):
