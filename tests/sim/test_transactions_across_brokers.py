@@ -7,7 +7,7 @@ import pytest
 from tests.apis.test_txn_offsets import add_group, commit_offset
 from tests.apis.test_txn_offsets import committed as offset_of
 from tests.apis.txn import CLASSIC, SECOND, Txn, read_all, read_committed
-from tests.sim.across import Across
+from tests.sim.across import Across, Line
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -176,6 +176,37 @@ def mark(
     return answer.markers[0].topics[0].partitions[0].error_code
 
 
+@pytest.mark.parametrize(
+    ("client_id", "told"),
+    [
+        ("broker-9-txn-marker-sender", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("kafka-transactions", ErrorCode.NONE),  # of tools there may be several at once
+    ],
+)
+def test_a_marker_on_a_connection_that_its_coordinator_gave_up_is_refused(
+    across: Across, client_id: str, told: ErrorCode
+) -> None:
+    """It was written again since, and may be taken for the end of the next transaction."""
+    txn = begin(across, 1)
+    write(across, txn, b"a", b"b", b"c")
+
+    def marker(producer_id: int) -> dict[str, Any]:
+        topics = [{"name": "tide", "partition_indexes": [1]}]
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "transaction_result": False, "topics": topics}
+        return {"markers": [{**fields, "coordinator_epoch": 0}]}
+
+    def code_of(answer: Any) -> int:
+        return answer.markers[0].topics[0].partitions[0].error_code
+
+    old, new = (Line(across, 2, client_id) for _ in range(2))
+    key = ApiKey.WRITE_TXN_MARKERS
+    assert code_of(old.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    assert code_of(new.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    assert code_of(old.ask(key, 1, marker(txn.id))) == told
+    assert read_all(across, "tide", 1) == [b"b"]
+    assert across.partition("tide", 1).last_stable_offset == (0 if told else 4)
+
+
 def nothing_hangs(across: Across, topic: str = "tide") -> None:
     for index in range(3):
         partition = across.partition(topic, index)
@@ -204,7 +235,8 @@ def test_records_that_were_vouched_for_before_their_transaction_ended_come_too_l
     place = "tide", 1
     assert mark(across, txn, 2, place, epoch=epoch + second, version=2 * second, commit=commit) == ErrorCode.NONE
     across.world.network.heal_all()
-    assert code(across.answer(late)) == ErrorCode.INVALID_TXN_STATE
+    told = ErrorCode.INVALID_PRODUCER_EPOCH if second else ErrorCode.INVALID_TXN_STATE
+    assert code(across.answer(late)) == told
     across.world.wait(lambda: txn.state.startswith("Complete"), 30.0, lambda: "the end")
     nothing_hangs(across)
     assert read_all(across, "tide", 1) == [b"b"]
@@ -406,3 +438,19 @@ def test_markers_for_a_topic_that_was_deleted_are_not_waited_for(across: Across)
     across.machine(3).thaw()
     across.world.wait(lambda: txn.state == "CompleteCommit", 30.0, lambda: "the end")
     assert committed(across) == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_the_next_transaction_is_kept_waiting_for_a_moment_while_the_last_one_is_being_ended(across: Across) -> None:
+    """By the broker that is written to: the coordinator elsewhere answers at once, and others' questions with it."""
+    txn = begin(across, 1, SECOND)
+    write(across, txn, b"a", b"b", b"c")
+    across.machine(3).freeze()
+    assert txn.commit() == ErrorCode.NONE
+    began = across.world.timeline.now
+    assert txn.send("tide", b"d", partition=1) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert 0.07 < across.world.timeline.now - began < 0.5  # add.partitions.to.txn.retry.backoff.max.ms is 100
+    across.machine(3).thaw()
+    waits = across.send_at(2, ApiKey.PRODUCE, 12, produce(txn, b"d"))
+    assert code(across.answer(waits)) == ErrorCode.NONE
+    assert txn.commit() == ErrorCode.NONE
+    assert committed(across) == [[b"a"], [b"b", b"d"], [b"c"]]

@@ -387,12 +387,21 @@ def test_an_end_that_used_up_the_epochs_is_asked_for_again_under_the_old_produce
 
 def test_the_version_of_an_end_is_its_clients_and_that_of_an_abort_the_servers() -> None:
     for level in (0, 1, 2):
-        state = at(Status.ONGOING, version=2 - level)
+        state = at(Status.ONGOING, version=min(2 - level, 1))
         decided = end(state, EndAsked("bank", Producer(7, 5), True, level), NOW)
         assert after(state, decided).version == (2 if level == 2 else 0)
         decided = init_producer_id(state, InitAsked("bank", 60_000), NOW, level)
         assert after(state, decided).version == (2 if level == 2 else 0)
         assert decided[1] == Initialised(NO_PRODUCER, aborts=True)
+
+
+def test_what_was_begun_in_an_epoch_of_its_own_is_ended_with_that_epoch_whatever_the_client_speaks() -> None:
+    """Leaders of its partitions refuse what is late by the epoch alone."""
+    state = at(Status.ONGOING, version=2)
+    for commit in (True, False):
+        decided = end(state, EndAsked("bank", Producer(7, 5), commit, 0), NOW)
+        ended = after(state, decided)
+        assert (ended.producer_epoch, ended.version, decided[1]) == (6, 2, NO_PRODUCER)
 
 
 def test_an_abort_of_nothing_begins_when_it_is_asked_for_and_one_of_something_with_it() -> None:

@@ -44,6 +44,7 @@ _LATER = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,  # another partition of the request isn't known to the coordinator yet
     )
 )
 
@@ -123,7 +124,7 @@ def join(context: Context, request: ProduceRequest) -> Joined | Promise[Joined]:
                 partition = _led(context, place)
                 if partition is None:
                     continue
-                outcome.watch(place, guard(partition, producer.id))
+                outcome.watch(place, guard(partition, producer.id, own_epoch=context.version >= JOINS_FROM))
                 if _begins(partition, producer):
                     first.append(_First(place, partition))
             except KafkaError as error:

@@ -186,6 +186,10 @@ def end(state: TransactionsState, asked: EndAsked, now_ms: int) -> Decision[Entr
     if asked.version >= EPOCH_BUMPS_FROM:
         return _end_raising_epoch(state, asked, now_ms)
     transaction = _of(state, asked.transactional_id, asked.producer)
+    if transaction.status == Status.ONGOING and transaction.version >= EPOCH_BUMPS_FROM:
+        # Begun as one of the second version. Leaders count on its end to raise the epoch (guard.py).
+        prepared = _prepare(transaction, _prepared(asked.commit), now_ms, transaction.version, asked.new_id)
+        return Decision([record(prepared)], NO_PRODUCER)
     if transaction.status == Status.ONGOING:
         prepared = transaction.to(_prepared(asked.commit), now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
         return Decision([record(prepared)], NO_PRODUCER)

@@ -10,6 +10,10 @@ Why that is safe: a transaction that wrote here ends with a marker here, after i
 said yes and the transaction ended before the append, its marker either came before the append, and the guard is
 broken, or comes behind it, and ends what was appended, too. And if the records are of the transaction before the one
 that the coordinator spoke of, that one's marker was written before the later one could begin.
+
+Clients of the second version begin a transaction while the one before is still being ended, so a marker may come in
+between that is none of theirs. Each of their transactions has an epoch of its own, which its marker takes away: the
+log refuses what comes behind it, and markers needn't be counted.
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class Guard(NamedTuple):
-    """Taken before the coordinator is asked. `ended`: how many of the producer's transactions ended here by then."""
+    """Taken before the coordinator is asked. `ended`: how many markers of the producer came by then; None: its epoch
+    tells one transaction from the next."""
 
     partition: Partition
     leader_epoch: int
     producer_id: int
-    ended: int
+    ended: int | None
 
     def check(self) -> None:
         """Raises NOT_LEADER_OR_FOLLOWER where this broker led anew since, INVALID_TXN_STATE where a marker came."""
@@ -38,7 +43,7 @@ class Guard(NamedTuple):
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"the leader of {partition.topic}-{partition.index} changed while the transaction was looked at",
             )
-        if partition.log.producers.ended(self.producer_id) != self.ended:
+        if self.ended is not None and self.ended != partition.log.producers.ended(self.producer_id):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"the transaction of producer {self.producer_id} in {partition.topic}-{partition.index} "
@@ -46,6 +51,7 @@ class Guard(NamedTuple):
             )
 
 
-def guard(partition: Partition, producer_id: int) -> Guard:
-    """Raises KafkaError where the log can't be read."""
-    return Guard(partition, partition.leader_epoch, producer_id, partition.log.producers.ended(producer_id))
+def guard(partition: Partition, producer_id: int, *, own_epoch: bool) -> Guard:
+    """`own_epoch`: each transaction of the producer has one. Raises KafkaError where the log can't be read."""
+    ended = None if own_epoch else partition.log.producers.ended(producer_id)
+    return Guard(partition, partition.leader_epoch, producer_id, ended)
