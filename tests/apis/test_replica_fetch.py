@@ -326,3 +326,13 @@ def test_what_does_not_fit_comes_with_the_next_answers(broker: SimBroker) -> Non
                 offsets[index] += 1
                 parts = [two.part(index, offsets[index])]
     assert seen == [0, 1, 2]
+
+
+def test_records_that_a_follower_made_nothing_of_are_sent_again(broker: SimBroker) -> None:
+    replicate(broker, 1, 2, replicas=(1, 2))
+    two = FollowingBroker(broker, 2)
+    two.fetch(two.part(0, 0))
+    produce(broker, acks=1)
+    assert two.fetch() == [(0, 0, 0, [0])]
+    told = [two.fetch() for _ in range(20)]
+    assert [found for found in told if found] == [[(0, 0, 0, [0])]]

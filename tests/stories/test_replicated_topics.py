@@ -57,10 +57,10 @@ def test_what_is_acknowledged_is_what_the_in_sync_replicas_have(tmp_path: Path) 
         assert failed
 
         # Nobody without the records is elected while their broker is away, and they are there when it is back.
+        nodes[leader].kill()
         others = [node for node in nodes if node.id not in (1, leader)]
         for node in others:
             node.start()
-        nodes[leader].kill()
         wait_for(lambda: len(metadata_of(others[0].bootstrap).brokers) == 2, "it to be fenced")
         assert partition_of(others[0].bootstrap, "one-copy").leader_id in (-1, leader)
         nodes[leader].start()

@@ -102,7 +102,7 @@ def _admitted(context: Context, request: TxnOffsetCommitRequest) -> Steps[Callab
     services = context.services
     partition = services.groups.shard_of(request.group_id).partition
     joins = context.version >= JOINS_FROM
-    watch = guard(partition, request.producer_id, own_epoch=joins)
+    watch = guard(partition, request.producer_id)
     known = partition.log.producers.get(request.producer_id)
     is_open = known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0
     if not is_open and (joins or services.config.transaction_partition_verification_enable):
@@ -120,6 +120,8 @@ def _admitted(context: Context, request: TxnOffsetCommitRequest) -> Steps[Callab
         except KafkaError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+            if not joins:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
             raise
 
     return check

@@ -140,14 +140,20 @@ class Past:
             epoch = self._noted_epoch()
             self._check_all_there(epoch)
         except NoClaimError as why:
-            if self._node_id in self._metadata.image.brokers:
+            if self._has_others and self._node_id in self._metadata.image.brokers:
                 log.info("this broker doesn't claim to have all that its replicas had: %s", why)
             return NO_EPOCH
         self.claimed = True
-        log.info(
-            "the last stop wasn't clean, and this broker has all that its replicas of epoch %d were known for", epoch
-        )
+        if self._has_others:
+            log.info(
+                "the last stop wasn't clean, and this broker has all that its replicas of epoch %d were known for",
+                epoch,
+            )
         return epoch
+
+    @property
+    def _has_others(self) -> bool:
+        return len(self._metadata.image.brokers) > 1
 
     def _noted_epoch(self) -> int:
         """Of the notes, which have to agree. A folder that they don't know is new: nothing was in it."""
@@ -274,7 +280,7 @@ class Past:
 
     def _withdraw(self, why: str) -> None:
         """At once, and durably: what made it untrue counts from now on. It is once in a life."""
-        if self.state is not State.NONE:
+        if self.state is not State.NONE and self._has_others:
             log.info("after a kill this broker has to copy from others before it may lead: %s", why)
         self.state = State.WITHDRAWN
         self._remove([root for root in self._folders if self._env.disk.exists(f"{root}/{NOTE}")])

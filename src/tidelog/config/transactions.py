@@ -11,7 +11,7 @@ class TransactionSettings(Settings):
     )
     add_partitions_to_txn_retry_backoff_ms = integer(
         20,
-        "The pause between two looks whether the transaction before has ended, where another broker coordinates it.",
+        "The pause between two looks whether the transaction before has ended, with its coordinator elsewhere.",
         at_least=1,
     )
     tidelog_transaction_lease_ms = integer(

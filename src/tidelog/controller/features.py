@@ -65,7 +65,7 @@ def update_features(
         )
     if any(update.feature == ELR_VERSION and update.max_version_level > 0 for update in updates.values()):
         records = [*_one_min_isr(image, defaults), *records]
-    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+    results = [UpdatableFeatureResult(feature=u.feature, error_message=None) for u in request.feature_updates]
     response = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else [])
     return Decision([] if request.validate_only else records, response)
 

@@ -29,6 +29,16 @@ LOOKS_A_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """How many replicas a topic of the coordinators is to have where there are brokers for them, since no setting says
+    it; and how many in sync, or 0 where that is said."""
+
+    topic: str
+    replicas: int
+    min_isr: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """The broker's settings that decisions fall back on."""
 
@@ -36,6 +46,7 @@ class Defaults:
     replication_factor: int = 1
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
+    internal_topics: tuple[InternalTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

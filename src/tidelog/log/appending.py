@@ -405,7 +405,12 @@ class WritableLog(ReadableLog):
         *,
         marker: BatchHeader | None = None,
     ) -> None:
-        """Write these batches, of one leader epoch, and take note of them. `marker`: the one that is in there alone."""
+        """Write these batches, of one leader epoch, and take note of them. `marker`: the one that is in there alone.
+
+        Producers that aren't known yet are read before: later the log would tell of these batches, too.
+        """
+        if self._producers is None and any(batch[4] >= 0 for batch in batches):
+            self._producers = self.producers
         try:
             if leader_epoch != self._epoch:
                 self._enter_epoch(leader_epoch, batches[0][0])
@@ -449,6 +454,8 @@ class WritableLog(ReadableLog):
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        if self.cut_unsynced:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.place} is being cut: try again")
         config = self.config
         if size > config.segment_size:
             raise too_large_for_segment(self.place, size, config)

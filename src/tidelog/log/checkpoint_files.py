@@ -224,14 +224,16 @@ class CheckpointFiles:
         except OSError as error:  # after a crash all is read then; what fell counts again
             self._report(f"{self.root}: writing a checkpoint failed: {error}")
 
-    def fall(self, key: TopicPartition, offset: int) -> None:
-        """Durably and at once: recovery point, start and compacted part of this log end no higher than `offset`."""
-        self._fallen.put(key, offset)
-        self._falls[key] = object()
+    def fall(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Durably and at once: recovery point, start and compacted part of these logs end no higher than there."""
+        for key, offset in offsets.items():
+            self._fallen.put(key, offset)
+            self._falls[key] = object()
         self._fallen.save_now()
-        for file in self._falling:
-            if file.offsets.get(key, 0) > offset:
-                file.put(key, offset)
+        for key, offset in offsets.items():
+            for file in self._falling:
+                if file.offsets.get(key, 0) > offset:
+                    file.put(key, offset)
         self.settle()
 
     def begun(self, key: TopicPartition) -> None:
@@ -359,7 +361,7 @@ class CheckpointFiles:
     def claim(self, key: TopicPartition) -> None:
         """A new log takes this name: nothing that stands in a file for an older one of the name may count for it."""
         if self.hold(key):
-            self.fall(key, 0)
+            self.fall({key: 0})
 
     def claim_soon(self, key: TopicPartition) -> Promise[None]:
         """The same, off the loop; settled when the name is free, failed where a file can't be written."""
@@ -381,7 +383,7 @@ class CheckpointFiles:
     def lower_clean_end(self, key: TopicPartition, log_end: int) -> None:
         """The log ends here: what was compacted beyond it is no more, and what comes in its place isn't compacted."""
         if self.cleaner.offsets.get(key, 0) > log_end:
-            self.fall(key, log_end)
+            self.fall({key: log_end})
 
     def lower_clean_end_soon(self, key: TopicPartition, log_end: int) -> Promise[None]:
         """The same, off the loop; resolved when it is durable."""

@@ -267,7 +267,7 @@ class Journal:
         """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
         disk = self._env.disk
         for name in disk.list_folder(self.root):
-            number = _file_number(name)
+            number = file_number(name)
             if number is not None:
                 self._files = max(self._files, number + 1)
                 self._kept.append(f"{self.root}/{name}")
@@ -343,7 +343,7 @@ class Journal:
 
     def _names(self) -> list[str]:
         names = self._env.disk.list_folder(self.root)
-        return [name for name in names if name.startswith(VOIDS) or _file_number(name) is not None]
+        return [name for name in names if name.startswith(VOIDS) or file_number(name) is not None]
 
     def opened(self, key: TopicPartition, topic_id: bytes, log_end: int) -> None:
         """The log has what was known of it, durably. What it hasn't, since it didn't fit, must not fit later either.
@@ -351,7 +351,7 @@ class Journal:
         Raises OSError where that can't be said.
         """
         if any(entry.end > log_end and entry.topic_id == topic_id for entry in self._known.get(key, ())):
-            self._void(key)
+            self._void([key])
         self.forget(key)
 
     def hand_over(self, key: TopicPartition, topic_id: bytes, other: Journal | None) -> None:
@@ -485,11 +485,13 @@ class Journal:
             or log.key in self._kept_keys
         )
 
-    def void(self, log: Log) -> None:
-        """Durably: nothing counts any more of what was written of the log so far. All of it is durable elsewhere."""
-        self._void(log.key)
-        for turn in self._turns:
-            turn.forget(log)
+    def void(self, logs: list[Log]) -> None:
+        """Durably: nothing counts any more of what was written of these logs so far. All of it is durable elsewhere."""
+        if logs:
+            self._void([log.key for log in logs])
+        for log in logs:
+            for turn in self._turns:
+                turn.forget(log)
 
     def void_all(self, keys: set[TopicPartition]) -> None:
         """Durably: nothing counts any more of what was written so far of these, which are no logs of this broker's any
@@ -501,20 +503,19 @@ class Journal:
         if not held:
             return
         try:
-            self._void(*held)
+            self._void(held)
         except OSError as error:  # after a crash it is known of the folder that it isn't this broker's
             self._report(f"{self.root}: what the journal has of partitions that went can't be made void: {error}")
         for turn in self._turns:
             for log in logs:
                 turn.forget(log)
 
-    def _void(self, *keys: TopicPartition) -> None:
+    def _void(self, keys: Iterable[TopicPartition]) -> None:
         """Up to the block that is under way, too."""
         if not self._kept:
             first = min((turn.first for turn in self._turns), default=self._number)
             self._voids = {other: number for other, number in self._voids.items() if number >= first}
-        for key in keys:
-            self._voids[key] = self._number
+        self._voids.update(dict.fromkeys(keys, self._number))
         if self._under_way is None:
             self._number += 1
         checkpoints.write_offsets(self._env.disk, f"{self.root}/{VOIDS}", self._voids)
@@ -543,7 +544,7 @@ def _counts(mark: JournalMark) -> bool:
     return mark.generation == mark.log.ends.generation
 
 
-def _file_number(name: str) -> int | None:
+def file_number(name: str) -> int | None:
     """The number in the name of one of its files; None for another's."""
     number = name.removeprefix(JOURNAL)
     return int(number) if name.startswith(JOURNAL) and number.isascii() and number.isdigit() else None

@@ -79,12 +79,20 @@ class Journals(Mapping[str, Journal]):
         for journal in self._by_root.values():
             journal.forget(key)
 
-    def void(self, log: Log) -> None:
-        """The log is about to be cut: what journals have of it becomes durable in its segments, then it is void."""
-        holding = [journal for journal in self._by_root.values() if journal.holds(log)]
-        if holding and log.ends.stable_end > log.ends.synced_end:
+    def has_rest(self, log: Log) -> bool:
+        """Whether something of the log is durable in a journal only."""
+        return log.ends.stable_end > log.ends.synced_end and any(one.holds(log) for one in self._by_root.values())
+
+    def settle_now(self, log: Log) -> None:
+        """What journals have of it becomes durable in its segments, here and now."""
+        if self.has_rest(log):
             sync_now(self._disk, log)
-        for journal in holding:
-            journal.void(log)
-        if self._unsettled.pop(log, None) is not None:
-            self.forget(log.key)
+
+    def void(self, logs: list[Log]) -> None:
+        """These are about to be cut: durably, nothing counts any more that journals have of them. `settle_now` came
+        first."""
+        for journal in self._by_root.values():
+            journal.void([log for log in logs if journal.holds(log)])
+        for log in logs:
+            if self._unsettled.pop(log, None) is not None:
+                self.forget(log.key)

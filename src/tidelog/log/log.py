@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.log import indexing, retention
 from tidelog.log.appending import WritableLog
 from tidelog.log.bounds import JOURNALED_BYTES_MAX
+from tidelog.log.cutting import Cut
 from tidelog.log.durability import page_cache_counts
 from tidelog.log.journal import JournalMark
 from tidelog.log.reading import LogListener
@@ -22,6 +23,7 @@ from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
+    from tidelog.env.disk import File
     from tidelog.env.promise import Promise
     from tidelog.log.commit import Mark
     from tidelog.log.flush import FlushJob
@@ -150,7 +152,12 @@ class Log(WritableLog):
             before = self.log_start
             self.ends.move_start(offset)
             self._store.starts.move(self, before)
+            self._start_moved()
         return self.log_start
+
+    def _start_moved(self) -> None:
+        if self.listener is not None:
+            self.listener.start_moved(self)
 
     def start_saved(self) -> None:
         """Its start is durable: what was known of leaders before it goes."""
@@ -187,6 +194,7 @@ class Log(WritableLog):
             if start > self.log_start:
                 self.ends.move_start(start)
                 self.epochs.truncate_from_start(start)
+                self._start_moved()
             self.forget_segments([segment for segment, behind in pairwise(self.segments) if behind.base <= start])
             self._store.starts.moved(self)
 
@@ -230,42 +238,67 @@ class Log(WritableLog):
     # -- truncation: a follower drops what its new leader doesn't have, or starts anew
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything at `offset` and above; whether that was anything."""
+        """Drop everything at `offset` and above, here and now, syncs and all; whether that was anything."""
+        end = self.ends.log_end if self.segments else -1
+        if self.segments and self.segments.oldest <= offset < end:
+            with self._guard(changing=True):
+                self._store.journals.settle_now(self)
+        cut = self.begin_cut(offset)
+        if cut is not None:
+            with self._guard(changing=True):
+                self._store.cuts.save()
+            file = self.end_cut(cut)
+            with self._guard(changing=True):
+                file.sync()
+        return offset < end
+
+    def begin_cut(self, offset: int) -> Cut | None:
+        """The first half: nothing counts any more that was known from `offset` on. In the same turn of the loop comes
+        `Cuts.save`, then `end_cut`. None: there was nothing, or all went, and it is done (cutting.py)."""
         assert offset >= 0, f"truncating to {offset}"
         with self._guard(changing=True):
-            if offset >= self.ends.log_end or not self.segments:
+            segments = self.segments
+            if offset >= self.ends.log_end or not segments:
                 self.epochs.truncate_from_end(self.ends.log_end)
-                return False
-            if offset < self.segments.oldest:
+                return None
+            if offset < segments.oldest:
                 self._start_at(offset, self._store.clock.now_ms())
-            else:
-                self._cut(offset)
-            return True
+                return None
+            number = segments.number(offset)
+            segment = segments[number]
+            segments.look(segment, number)
+            found = segments.position(segment, offset)
+            position = segment.size if found is None else found[0]
+            rest_end = indexing.end_of_batches(segments, segment, offset)
+            self._fall_back(offset, rest_end)
+            return Cut(self, offset, rest_end, number, segment, position)
+
+    def end_cut(self, cut: Cut) -> File:
+        """The second half. The file is to be synced before anything is written."""
+        with self._guard(changing=True):
+            _, offset, rest_end, number, segment, position = cut
+            segments, disk = self.segments, self._store.disk
+            going = segments[:number:-1]  # the last one first: a crash in between leaves no hole
+            removed = self.snapshots.cut(disk, self, offset)
+            if going:
+                self.forget_segments(going)
+            if going or removed:
+                disk.sync_folder(self.folder)  # they must not come back behind the cut, or beside what is new
+            self.unsynced.unseal(segment)
+            file = segments.cut(segment, position)
+            segment.aborted(disk).truncate_to(offset)
+            self.epochs.truncate_from_end(offset)
+            self.ends.cut(offset)
+            if rest_end < offset:
+                file.sync()
+                self._go_on_behind_hole(segment, offset)
+            self.touch()
+            return file
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop everything; the next record gets `offset`."""
         with self._guard(changing=True):
             self._start_at(offset, now_ms)
-
-    def _cut(self, offset: int) -> None:
-        segments = self.segments
-        number = segments.number(offset)
-        segment = segments[number]
-        segments.look(segment, number)
-        found = segments.position(segment, offset)
-        position = segment.size if found is None else found[0]
-        rest_end = indexing.end_of_batches(segments, segment, offset)
-        self._fall_back(offset, rest_end)
-        self.forget_segments(segments[:number:-1])  # the last one first: a crash in between leaves no hole
-        self._store.disk.sync_folder(self.folder)  # what goes must not come back behind the cut, or beside what is new
-        self.unsynced.unseal(segment)
-        segments.cut(segment, position)
-        segment.aborted(self._store.disk).truncate_to(offset)
-        self.epochs.truncate_from_end(offset)
-        self.ends.cut(offset)
-        if rest_end < offset:
-            self._go_on_behind_hole(segment, offset)
-        self.touch()
 
     def _go_on_behind_hole(self, segment: Segment, offset: int) -> None:
         """Compaction took what was right before `offset`: an empty segment tells where the log goes on.
@@ -286,7 +319,9 @@ class Log(WritableLog):
 
     def _start_at(self, offset: int, now_ms: int) -> None:
         """All segments go, with what was known of their producers; an empty one keeps the place."""
+        self._store.journals.settle_now(self)
         self._fall_back(0, 0)  # nothing of it stays, also where it goes on behind its end: a crash finds no segment
+        self._store.cuts.save()
         self.snapshots.cut(self._store.disk, self, -1)
         self.epochs.clear()
         self.ends.start_at(offset)
@@ -300,19 +335,25 @@ class Log(WritableLog):
     def _fall_back(self, offset: int, rest_end: int) -> None:
         """Nothing that was known of offsets from `offset` on holds any longer; the batches before it end at `rest_end`.
 
-        The recovery point goes first, durably: a crash right after the cut must not find records missing below it. So
-        does a start that was saved, or else the log would end before it begins.
+        The recovery point goes first, durably (`Cuts.save`): a crash right after the cut must not find records missing
+        below it.
         """
         epochs = self.epochs  # loaded before the batches go that it may be built from
         assert epochs is not None
-        self._store.journals.void(self)
-        if self.ends.fall_back(offset, rest_end) or self._store.known_recovery_point(self) > rest_end:
-            self._store.save_recovery_point(self)
-        elif self._store.known_start(self) > offset:
-            self._store.save_fallen_start(self, offset)
+        fell = self.ends.fall_back(offset, rest_end)
+        self._store.cuts.note(self, offset, rest_end, fell=fell)
         self.segments.forget_positions()
-        self.snapshots.cut(self._store.disk, self, offset)
         self._forget_producers()
+
+    # -- a cut that isn't durable yet
+
+    def close_to_batches(self) -> None:
+        """It was cut, and that isn't durable yet: nothing is written behind it until then."""
+        self.cut_unsynced = True
+        self.segments.recheck()
+
+    def open_to_batches(self) -> None:
+        self.cut_unsynced = False
 
     def close(self) -> None:
         """Let go of its files. What wasn't flushed stays so: `Store.stop` flushes first."""

@@ -265,6 +265,10 @@ class MemoryLog(Log):
         self.epochs.truncate_from_end(offset)
         return True
 
+    def begin_cut(self, offset: int) -> None:
+        """It is done at once: nothing of it is on disk."""
+        self.truncate_to(offset)
+
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         self.forget_segments(self.segments[:])
         self.epochs.clear()

@@ -45,6 +45,8 @@ class LogListener(Protocol):
 
     def durable_advanced(self, log: Log) -> None: ...
 
+    def start_moved(self, log: Log) -> None: ...
+
     def went_offline(self, log: Log) -> None: ...
 
 
@@ -56,7 +58,7 @@ class ReadableLog(PartitionFolder):
 
     `high_watermark` is the replica's: retention deletes nothing at or above it (-1: the durable end counts).
     `unreserved`: after a crash the offsets of the last records might be given again (memory.py), so that nobody may be
-    told them before they are durable.
+    told them before they are durable. `cut_unsynced`: it was cut, and takes no batch until that is durable.
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class ReadableLog(PartitionFolder):
         "_plain",
         "_producers",
         "_store",
+        "cut_unsynced",
         "deleted",
         "ends",
         "high_watermark",
@@ -97,7 +100,7 @@ class ReadableLog(PartitionFolder):
         self.offline: str | None = None
         self.deleted = False
         self.listener: LogListener | None = None
-        self.unreserved = False
+        self.unreserved = self.cut_unsynced = False
         self._full = False  # there was no room for the last write
         self._led: tuple[int, int] | None = None
         self._epoch = -1
@@ -340,7 +343,7 @@ class _Guard:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._changing and isinstance(error, OSError) and error.errno in UNREADABLE:
+        if self._changing and isinstance(error, OSError):  # whatever it was, half of it is done
             self._log.go_offline(f"changing {self._log.folder} failed: {error}")
         if isinstance(error, OSError | BadBatch):
             raise self._log.read_failed(error) from error

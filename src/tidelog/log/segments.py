@@ -186,15 +186,18 @@ class Segments(Sequence[Segment]):
         assert self._list[first : first + len(going)] == going
         self._list = [*self._list[:first], new, *self._list[first + len(going) :]]
 
-    def cut(self, segment: Segment, position: int) -> None:
-        """What is behind `position` of the segment, the last one now, goes, durably; the rest is learnt again."""
+    def cut(self, segment: Segment, position: int) -> File:
+        """What is behind `position` of the segment, the last one now, goes; the rest is learnt again.
+
+        Its file is to be synced, or else the next power loss brings back what was cut.
+        """
         assert segment is self._list[-1]
         self.forget_positions()
         file = self.file_of(segment)
         file.truncate(position)
-        file.sync()  # or else the next power loss brings back what was cut
         indexing.scan(self, segment, NEVER, check=False)
         self.become_active(segment)
+        return file
 
     def close(self) -> None:
         """Let go of its files."""

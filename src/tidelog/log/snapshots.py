@@ -46,10 +46,11 @@ class Snapshots:
         """Their files are gone, or go."""
         self._offsets = tuple(known for known in self._offsets if known not in offsets)
 
-    def cut(self, disk: Disk, folder: PartitionFolder, offset: int) -> None:
-        """Those above `offset` go at once, files and all."""
-        for known in self._offsets:
-            if known > offset:
-                with suppress(FileNotFoundError):
-                    disk.remove(folder.snapshot_path(known))
-        self._offsets = tuple(known for known in self._offsets if known <= offset)
+    def cut(self, disk: Disk, folder: PartitionFolder, offset: int) -> bool:
+        """Those above `offset` go at once, files and all; whether there were any."""
+        kept = tuple(known for known in self._offsets if known <= offset)
+        going, self._offsets = self._offsets[len(kept) :], kept
+        for known in going:
+            with suppress(FileNotFoundError):
+                disk.remove(folder.snapshot_path(known))
+        return bool(going)

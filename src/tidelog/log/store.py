@@ -19,6 +19,7 @@ from tidelog.log.checkpoint_files import UNKNOWN, CheckpointFiles
 from tidelog.log.checkpoints import PARTITION_METADATA, CheckpointError
 from tidelog.log.clean_stop import CleanStop
 from tidelog.log.commit import GroupCommit
+from tidelog.log.cutting import Cuts
 from tidelog.log.data_folders import DataFolders
 from tidelog.log.durability import page_cache_counts
 from tidelog.log.files import OpenFiles
@@ -104,6 +105,7 @@ class Store:
         self._renames = FolderRenames(env, self._points, self._folder_syncs, self.upkeep.remove, self.report)
         self.starts = LogStarts(self._points)
         self.high_watermarks = HighWatermarks(self._points)
+        self.cuts = Cuts(env, self._points, self.journals)
         self._names = FolderNames(env, self._points, self._folder_syncs, self.commit, self.upkeep)
         self._openings = Openings(env.loop, self._open_ended, self._opened_all)
         self._without_point: list[Log] = []  # opened, and are to have a recovery point
@@ -155,7 +157,7 @@ class Store:
 
         def when_idle() -> None:
             idle = self.commit.idle and self.upkeep.idle and self._openings.idle and self.beginnings.idle
-            if idle and all(points.idle for points in self._points.values()):
+            if idle and self.cuts.idle and all(points.idle for points in self._points.values()):
                 self._finishing = True
                 self.env.loop.spread(self._finish(broker_epoch)).on_done(finished)
             else:
@@ -519,22 +521,6 @@ class Store:
         if not self._finishing:
             recovery.save().on_done(lambda _: self.upkeep.deletion.flush_ended(log))
 
-    def known_recovery_point(self, log: Log) -> int:
-        """What the checkpoint file has or is about to have: above the log's own where that was lost, and it rolled."""
-        return self._points[log.root].recovery.offsets.get((log.topic, log.partition), 0)
-
-    def save_recovery_point(self, log: Log) -> None:
-        """The recovery point fell: durably, before anything is cut."""
-        self._points[log.root].fall((log.topic, log.partition), log.recovery_point)
-
-    def known_start(self, log: Log) -> int:
-        """What the file with the starts has or is about to have: above the log's own while retention saves one."""
-        return self._points[log.root].starts.offsets.get(log.key, 0)
-
-    def save_fallen_start(self, log: Log, offset: int) -> None:
-        """The log is about to end at `offset`, before its start: durably, before anything is cut."""
-        self._points[log.root].fall((log.topic, log.partition), offset)
-
     def draw_jitter_ms(self, config: TopicConfig) -> int:
         """By how much a segment rolls earlier than others."""
         jitter = self.random.random_int(0, config.segment_jitter_ms) if config.segment_jitter_ms else 0
@@ -553,6 +539,8 @@ class Store:
     def made_folder(self, log: Log) -> None:
         """The folder of the log is there, and nothing in it."""
         self._points[log.root].begun((log.topic, log.partition))
+
+    # -- the first write to a log
 
     def begin(self, log: Log) -> Promise[None] | None:
         """Make the files of a new log, off the loop; settled when that was tried. None: the first write does it."""
@@ -578,6 +566,8 @@ class Store:
         """Rename its files, so that their names are free, and remove them after `delay_ms`."""
         for path in segment.set_aside(self.disk):
             self.upkeep.remove(path, delay_ms)
+
+    # -- compaction
 
     def saved_recovery_point(self, log: PartitionFolder) -> int:
         """Where a start after a crash would begin to read."""

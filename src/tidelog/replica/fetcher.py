@@ -11,7 +11,7 @@ as it was when it was asked for: in the same leader epoch, with the same end (`P
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.loop import Timer
     from tidelog.env.promise import Promise
+    from tidelog.log.cutting import Cuts
+    from tidelog.log.log import Log
     from tidelog.replica.following import Place
     from tidelog.replica.partition import Partition
     from tidelog.rpc.peer import Peer
@@ -64,6 +66,9 @@ class Around(Protocol):
     @property
     def broker_epoch(self) -> int: ...
 
+    @property
+    def cuts(self) -> Cuts: ...
+
     def peer(self, leader_id: int) -> Peer | None:
         """Where the leader listens for other brokers; None where nobody knows."""
         ...
@@ -76,14 +81,15 @@ class Around(Protocol):
 class State(Enum):
     """Of a partition here.
 
-    Fetched <-> Unsynced (appended, and not durable yet); from both to Resting and Finding, and back to Fetched;
-    from all to Offline, which lasts.
+    Fetched <-> Unsynced (appended, and not durable yet); from Fetched to Resting, Finding and Cutting, and back; from
+    all to Offline, which lasts.
     """
 
     FETCHED = "in the session"
     UNSYNCED = "waits for the group commit"
     RESTING = "is fetched again after a while"
     FINDING = "the leader is asked where its log begins and ends"
+    CUTTING = "what the leader doesn't have is cut off"
     OFFLINE = "its log can't be written"
 
 
@@ -100,6 +106,35 @@ class Followed:
         self.told: ErrorCode | None = None
 
 
+class _Cut:
+    """A log that is to be cut where the leader's log is another, unless it is another one itself by then."""
+
+    __slots__ = ("_is_due", "_wanted", "asked", "followed")
+
+    def __init__(self, followed: Followed, wanted: Callable[[], int], is_due: Callable[[Followed], bool]) -> None:
+        self.followed = followed
+        self.asked = followed.partition.place
+        self._wanted = wanted
+        self._is_due = is_due
+
+    @property
+    def log(self) -> Log:
+        return self.followed.partition.log
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the leader can be asked something else than before."""
+        return self.log.offline is not None or self.followed.partition.place != self.asked
+
+    def offset(self) -> int | None:
+        partition = self.followed.partition
+        if not self._is_due(self.followed) or not partition.is_fetched(self.asked):
+            return None
+        offset = self._wanted()
+        partition.expect_cut(offset)
+        return offset
+
+
 class Fetcher:
     """Of one leader."""
 
@@ -112,6 +147,7 @@ class Fetcher:
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._unsynced: dict[TopicIdPartition, Followed] = {}  # for these the round waits
         self._late: dict[TopicIdPartition, Followed] = {}  # for these it doesn't
+        self._cuts: list[_Cut] = []  # that an answer, of which the rest is to be looked at, asks for
         self._busy = False  # a request is under way, or its answer is taken, or waits for the group commit
         self._scheduled = False
         self._stopped = False
@@ -303,13 +339,15 @@ class Fetcher:
             for data in topic.partitions:
                 self._take_partition((topic.topic_id, data.partition_index), data)
                 count += 1
-                if data.records or data.diverging_epoch.epoch >= 0 or not count % LOOKS_A_STEP:
+                if data.records or not count % LOOKS_A_STEP:
                     yield
                 if self._stopped:
                     return
 
     def _take_partition(self, key: TopicIdPartition, data: PartitionData) -> None:
         followed, asked = self._followed.get(key), self._session.told(key)
+        if data.records or data.error_code:
+            self._session.sent(key)
         if (
             followed is None
             or asked is None
@@ -322,7 +360,8 @@ class Fetcher:
                 self._react(followed, data.error_code)
                 return
             if data.diverging_epoch.epoch >= 0:
-                self._cut(followed, data)
+                end = data.diverging_epoch
+                self._cut(followed, partial(followed.partition.parts_at, end.epoch, end.end_offset))
                 return
             if data.records:
                 followed.partition.append_fetched(memoryview(data.records), asked, self._env.clock.now_ms())  # type: ignore[arg-type]
@@ -355,16 +394,40 @@ class Fetcher:
                     followed, _code(code), f"it answers {_code(code).name}", config.replica_fetch_backoff_ms / 1000
                 )
 
-    def _cut(self, followed: Followed, data: PartitionData) -> None:
-        before = followed.partition.place
-        followed.partition.cut(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-        if followed.partition.place == before:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"its log parts from this one at {data.diverging_epoch.end_offset} of epoch "
-                f"{data.diverging_epoch.epoch}, but {before} is all that is here",
-            )
-        self._go_on(followed)
+    # -- what the leader doesn't have
+
+    def _cut(self, followed: Followed, wanted: Callable[[], int]) -> None:
+        """Many are cut together: those that one answer tells of. The round goes on without them."""
+        followed.state = State.CUTTING
+        self._session.leave(followed.key)
+        if not self._cuts:
+            self._loop.call_soon(self._begin_cuts)
+        self._cuts.append(_Cut(followed, wanted, self._is_cut))
+
+    def _is_cut(self, followed: Followed) -> bool:
+        return self._is_followed(followed) and followed.state is State.CUTTING
+
+    def _begin_cuts(self) -> None:
+        cuts, self._cuts = self._cuts, []
+        self._loop.spread(self._around.cuts.cut(cuts)).on_done(partial(self._cuts_ended, cuts))
+
+    def _cuts_ended(self, cuts: list[_Cut], done: Promise[None]) -> None:
+        done.result()
+        for cut in cuts:
+            followed = cut.followed
+            if not self._is_cut(followed):
+                continue
+            if cut.has_changed:
+                self._go_on(followed)
+            else:
+                self._rest(
+                    followed,
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"its log parts from this one, but not where anything could be cut: {cut.asked}",
+                    self._around.config.replica_fetch_backoff_ms / 1000,
+                )
+
+    # -- the end of a round
 
     def _taken(self, session_id: int, promise: Promise[None]) -> None:
         if self._stopped:
@@ -377,8 +440,6 @@ class Fetcher:
             self._end_round()
         else:
             self._round_ends = self._loop.call_later(LATE_S, self._round_is_late)
-
-    # -- the end of a round
 
     def _round_is_late(self) -> None:
         for key in self._unsynced:
@@ -448,8 +509,9 @@ class Fetcher:
         """Cut to the leader's end, or begin anew at its start; where neither is needed it is fetched as before."""
         partition = followed.partition
         if ends[LATEST] < partition.log.log_end:
-            partition.cut_to(ends[LATEST])
-        elif ends[EARLIEST] > partition.log.log_end:
+            self._cut(followed, lambda: ends[LATEST])
+            return
+        if ends[EARLIEST] > partition.log.log_end:
             partition.start_anew(ends[EARLIEST], self._env.clock.now_ms())
         self._go_on(followed)
 

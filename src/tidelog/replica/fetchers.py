@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidelog.env import Environment
     from tidelog.env.promise import Promise
     from tidelog.env.slices import Steps
+    from tidelog.log.cutting import Cuts
     from tidelog.metadata.follow import ChangedTopics, Follower
     from tidelog.metadata.image import ClusterImage, TopicImage
     from tidelog.replica.partition import Partition
@@ -50,10 +51,12 @@ class Fetchers:
         node_id: int,
         replicas: Replicas,
         metadata: Follower,
+        cuts: Cuts,
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
     ) -> None:
         self.env = env
+        self.cuts = cuts
         self.node_id = node_id
         self._replicas = replicas
         self._metadata = metadata

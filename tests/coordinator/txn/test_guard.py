@@ -71,7 +71,7 @@ class Life:
     def _come(self) -> None:
         request = self._some("sent")
         if request is not None:
-            request.guard = guard(self._partition, PRODUCER_ID, own_epoch=False)
+            request.guard = guard(self._partition, PRODUCER_ID)
             known = self._partition.log.producers.get(PRODUCER_ID)
             if known is not None and known.txn_first_offset >= 0:
                 request.word = True  # open here already: nobody is asked
@@ -94,7 +94,7 @@ class Life:
             request.guard.check()
             _, next_offset, _ = self._partition.append(records, 0, len(records), -1, NOW_MS)
         except KafkaError as error:
-            self.refused += error.code == ErrorCode.INVALID_TXN_STATE
+            self.refused += error.code == ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             self.appended += 1
             self._sequence = max(self._sequence, request.sequence + 1)
@@ -138,22 +138,22 @@ def test_without_the_guard_some_are(sim_broker: SimBroker, monkeypatch: pytest.M
 def test_a_guard_of_another_leader_epoch_is_worth_nothing(sim_broker: SimBroker) -> None:
     """The markers that it counted may be others by now: the log was read again."""
     partition = sim_broker.partition("tide")
-    before = guard(partition, PRODUCER_ID, own_epoch=False)
+    before = guard(partition, PRODUCER_ID)
     before.check()
     partition.follow_image(partition.image._replace(leader_epoch=partition.leader_epoch + 1))
     with pytest.raises(KafkaError) as refused:
         before.check()
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    guard(partition, PRODUCER_ID, own_epoch=False).check()
+    guard(partition, PRODUCER_ID).check()
 
 
 def test_markers_of_other_producers_are_none_of_its_business(sim_broker: SimBroker) -> None:
     partition = sim_broker.partition("tide")
-    mine = guard(partition, PRODUCER_ID, own_epoch=False)
+    mine = guard(partition, PRODUCER_ID)
     markers = sim_broker.services.transactions.markers
     sim_broker.wait(markers.write("tide", 0, EndMarker(PRODUCER_ID + 1, 0, True, 0)))
     mine.check()
     sim_broker.wait(markers.write("tide", 0, EndMarker(PRODUCER_ID, 0, True, 0)))
     with pytest.raises(KafkaError) as refused:
         mine.check()
-    assert refused.value.code == ErrorCode.INVALID_TXN_STATE
+    assert refused.value.code == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -6,7 +6,8 @@ partitions have nothing to say most of the time. What can wait (a moved log star
 doesn't say which one it knows, an error that was told) is on a list of its own, and goes with the next answer.
 
 A partition that a request doesn't name keeps its place: where nothing was sent since, the follower still has all that
-it asked for; where records were, it is busy with them, and gets no others before it names the partition again.
+it asked for; where records were, it is busy with them, and gets no others before it names the partition again, or has
+sent so many requests without naming it that it can't have taken them (`SENT_AGAIN_AFTER`).
 
 A session belongs to one registration of a broker: one that came back opens another.
 """
@@ -36,6 +37,8 @@ IDS_FROM = 13
 NOT_TOLD = 2**63 - 1
 """The high watermark of a follower that doesn't tell which one it knows."""
 DROPPED_A_STEP = 256
+SENT_AGAIN_AFTER = 16
+"""Requests: a follower with very much to name names some of it in each."""
 
 
 def problem_of(data: PartitionData) -> object:
@@ -130,7 +133,9 @@ class Followed:
             return
         self.told_high_watermark = self.known_high_watermark = data.high_watermark
         self.told_start = data.log_start_offset
-        self.sent = self.sent or bool(data.records)
+        if data.records and not self.sent:
+            self.sent = True
+            self.session.sent[self] = self.session.requests
 
     # -- what its partition tells
 
@@ -165,6 +170,8 @@ class ReplicaSession:
         "quiet",
         "ready",
         "replica_id",
+        "requests",
+        "sent",
         "waiting",
     )
 
@@ -181,7 +188,23 @@ class ReplicaSession:
         """Those that are worth an answer, in the order in which they came to be."""
         self.quiet: dict[Followed, None] = {}
         """Those that have something to say with the next answer."""
+        self.sent: dict[Followed, int] = {}
+        """Those that records were sent of, and the follower hasn't named since: with which request they were."""
+        self.requests = 1
         self.waiting: Waiting | None = None
+
+    def went_on(self, now_ms: int) -> None:
+        """Another request of it came. Records that the follower made nothing of are sent again."""
+        self.fetched_ms = now_ms
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.requests += 1
+        while self.sent:
+            followed = next(iter(self.sent))
+            if self.requests - self.sent[followed] <= SENT_AGAIN_AFTER:
+                break
+            del self.sent[followed]
+            followed.sent = False
+            self.keep_ready(followed)
 
     def name(self, key: AnyTopicPartition, asked: FetchPartition) -> None:
         followed = self.partitions.get(key)
@@ -189,6 +212,7 @@ class ReplicaSession:
             followed = self.partitions[key] = Followed(self, key, asked)
         else:
             followed.name(asked)
+            self.sent.pop(followed, None)
         self.quiet.pop(followed, None)
         self.ready[followed] = None
 
@@ -197,6 +221,7 @@ class ReplicaSession:
         if followed is not None:
             followed.leave()
             self.unlist(followed)
+            self.sent.pop(followed, None)
 
     def list_ready(self, followed: Followed) -> None:
         if followed not in self.ready:
@@ -248,7 +273,7 @@ class ReplicaSessions:
             if before is not None and before.replica_id == replica.replica_id:
                 self._drop(before)
             wanted = sum(len(topic.partitions) for topic in request.topics)
-            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica.replica_id, wanted)
+            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica, wanted)
             session = ReplicaSession(self._draw_id() if keeps else 0, replica, by_id=by_id, now_ms=now_ms)
             if keeps:
                 self._sessions[session.id] = session
@@ -269,8 +294,7 @@ class ReplicaSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.waiting is not None:
             session.waiting.supersede()
-        session.fetched_ms = now_ms
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.went_on(now_ms)
         self._sessions[session.id] = self._sessions.pop(session.id)
         return session
 
@@ -280,13 +304,14 @@ class ReplicaSessions:
             if session.waiting is not None:
                 session.waiting.expire()
 
-    def _has_room(self, replica_id: int, wanted: int) -> bool:
+    def _has_room(self, replica: ReplicaState, wanted: int) -> bool:
         """Whether another one of this broker may be kept: its oldest go for it, and only brokers have any."""
-        if replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
+        if replica.replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
             return False
-        own = [session for session in self._sessions.values() if session.replica_id == replica_id]
-        for session in own[: max(0, len(own) - REPLICA_SESSIONS_MAX + 1)]:
-            self._drop(session)
+        own = [session for session in self._sessions.values() if session.replica_id == replica.replica_id]
+        for number, session in enumerate(own):
+            if session.broker_epoch < replica.replica_epoch or number <= len(own) - REPLICA_SESSIONS_MAX:
+                self._drop(session)
         kept = sum(len(session.partitions) for session in self._sessions.values())
         return kept + wanted <= SESSIONS_PARTITIONS_MAX
 

@@ -5,6 +5,9 @@ empty as long as each partition has another such replica whose own disk was not 
 with the next registration the controller takes one that lost its disk out of both. That is no more than Kafka promises,
 and as little is excused: of a topic that counts on the page cache (`tidelog.durability=os`) a partition is excused
 where all such replicas lost their power, or a sync, since then.
+
+Where one replica in sync is enough, its leader's disk stays: it may have asked for an ISR of its own, which is granted
+when the disk is gone, and then nobody can lead.
 """
 
 from __future__ import annotations
@@ -12,21 +15,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Sequence
 
     from tidelog.metadata.image import ClusterImage
     from tidelog.sim.cluster.node import Machine
     from tidelog.sim.cluster.world import ClusterWorld
     from tidelog.sim.replicated.promises import Promises
+    from tidelog.sim.replicated.topics import Topic
 
 
 class Bearing:
     """Remembers of each broker in which registration it lost its disk, or its page cache."""
 
-    def __init__(self, world: ClusterWorld, promises: Promises, powerless: Container[str]) -> None:
+    def __init__(self, world: ClusterWorld, promises: Promises, topics: Sequence[Topic]) -> None:
         self._world = world
         self._promises = promises
-        self._powerless = powerless
+        self._powerless = {topic.name for topic in topics if topic.powerless}
+        self._loose = [place for topic in topics if topic.min_isr == 1 for place in topic.places]
         self._emptied: dict[int, int] = {}
         self._forgot: dict[int, int] = {}
 
@@ -42,6 +47,8 @@ class Bearing:
     def may_be_emptied(self, machine: Machine) -> bool:
         image = self.image()
         if image is None or self._world.leader() is None:
+            return False
+        if any(image.topics[name].partitions[index].leader == machine.id for name, index in self._loose):
             return False
         hollow = {machine.id, *self._still(self._emptied, image)}
         return all(bool(able - hollow) or not able & {machine.id} for _, able in _able_to_lead(image))

@@ -21,7 +21,7 @@ from tidelog.sim.replicated.probe import ReplicaProbe
 from tidelog.sim.replicated.producers import PlainProducer, SureProducer
 from tidelog.sim.replicated.promises import Promises
 from tidelog.sim.replicated.readers import Consumer, EndAsker, RecordsDeleter
-from tidelog.sim.replicated.topics import EBB, LOOSE, PACT, SURF, TIDE, TOPICS, TopicsMaker
+from tidelog.sim.replicated.topics import EBB, LOOSE, PACT, TIDE, TOPICS, TopicsMaker
 from tidelog.sim.scenarios.quorum import QuorumRun
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ClusterRun(QuorumRun):
         self.pacts: list[PactProducer] = []
         self.readers: list[RoamingClient] = []
         self._accounted = False
-        self._bearing = Bearing(world, self.promises, {SURF.name})
+        self._bearing = Bearing(world, self.promises, TOPICS)
         self._data = ReplicaAccount(world, self.wait, self.promises, self._bearing, TOPICS)
         for machine in world.brokers:
             machine.on_lost_cache = self._bearing.forgot
@@ -84,6 +84,7 @@ class ClusterRun(QuorumRun):
         return {
             "leader.imbalance.check.interval.seconds": random.choose(("2", "300")),
             "log.flush.offset.checkpoint.interval.ms": random.choose(("300", "60000")),
+            "min.insync.replicas": "2",
             "log.retention.check.interval.ms": "300",
             "offsets.topic.num.partitions": "1",
             "replica.fetch.backoff.ms": random.choose(("50", "300")),
