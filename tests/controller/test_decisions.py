@@ -209,7 +209,7 @@ def test_no_producer_ids_for_an_old_self_or_when_they_ran_out() -> None:
 
 def test_moving_partitions_are_listed() -> None:
     image = image_of(broker(), broker(2), *topic(partitions=2))
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=None)).topics == []
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=None))).topics == []
     moving = PartitionChangeRecord(
         partition_id=1, topic_id=TOPIC_ID, replicas=[1, 2], adding_replicas=[2], directories=[bytes(16)] * 2
     )
@@ -220,12 +220,12 @@ def test_moving_partitions_are_listed() -> None:
             partitions=[OngoingPartitionReassignment(partition_index=1, replicas=[1, 2], adding_replicas=[2])],
         )
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=None)).topics == expected
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=None))).topics == expected
     asked = [
         ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 1, 9]),
         ListPartitionReassignmentsTopics(name="unknown", partition_indexes=[0]),
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked)).topics == expected
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked))).topics == expected
 
 
 def test_new_cluster_starts_with_its_bootstrap_records() -> None:

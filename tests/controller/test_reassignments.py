@@ -76,7 +76,7 @@ def moved(image: ClusterImage, wanted: Sequence[int] | None) -> ClusterImage:
 
 
 def listed(image: ClusterImage) -> list[tuple[list[int], list[int], list[int]]]:
-    response = list_reassignments(image, ListPartitionReassignmentsRequest())
+    response = whole(list_reassignments(image, ListPartitionReassignmentsRequest()))
     return [(p.replicas, p.adding_replicas, p.removing_replicas) for t in response.topics for p in t.partitions]
 
 
@@ -93,11 +93,11 @@ def test_new_replica_is_added_first_and_the_old_one_waits() -> None:
     ]
     assert results == [ReassignablePartitionResponse(error_message=None)]
     image = after(cluster(), records)
-    response = list_reassignments(image, ListPartitionReassignmentsRequest())
+    response = whole(list_reassignments(image, ListPartitionReassignmentsRequest()))
     moving = OngoingPartitionReassignment(replicas=[1, 3, 2], adding_replicas=[3], removing_replicas=[2])
     assert response.topics == [OngoingTopicReassignment(name="t", partitions=[moving])]
     others = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 7]) for name in ("t", "u")]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=others)) == response
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=others))) == response
 
 
 def test_cancelled_reassignment_leaves_no_trace() -> None:

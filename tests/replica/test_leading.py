@@ -142,6 +142,16 @@ def test_replicas_come_and_go(brokers: Brokers) -> None:
     assert (state.followers[2].end, state.followers[4].end) == (4, -1)
 
 
+def test_one_whose_log_failed_does_not_join_again_before_it_fetches(brokers: Brokers) -> None:
+    state = leading()
+    for id in (2, 3):
+        state.fetched(id, 10 * id, 10, 0, 10, 1000)
+    assert state.decided((1, 2, 3), (1, 3), 6, lost=(2,))
+    assert state.wanted(10, 0, 10, brokers) is None
+    state.fetched(2, 20, 10, 0, 10, 1000)
+    assert state.wanted(10, 0, 10, brokers) == (1, 3, 2)
+
+
 def test_one_that_came_back_is_another(brokers: Brokers) -> None:
     state = leading(1, 2)
     state.fetched(3, 30, 4, 0, 4, 1000)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.nodes import BROKER, CONTROLLER, Node, Nodes, metadata_of, wait_for
 from tests.raw import Connection
+from tests.stories.test_cluster_growing import RECORDS, consume, produce
 from tests.stories.test_replicated_topics import create, partition_of
 from tidelog.wire.keys import ApiKey
 
@@ -39,6 +40,11 @@ def both_in_sync(nodes: Nodes, topic: str) -> None:
     create(nodes[3].bootstrap, topic, {"min.insync.replicas": "2"}, replicas=2)
     wait_for(lambda: bool(metadata_of(nodes[3].bootstrap, [topic]).topics[0].partitions), "the topic")
     assert sorted(partition_of(nodes[3].bootstrap, topic).isr_nodes) == [2, 3]
+    produce(nodes.bootstrap, topic)
+
+
+def all_are_there(nodes: Nodes, topic: str) -> None:
+    assert consume(nodes.bootstrap, topic, f"readers of {topic}") == RECORDS
 
 
 def both_are_killed(nodes: Nodes, topic: str) -> None:
@@ -58,6 +64,9 @@ def test_the_first_to_come_back_leads_also_from_where_its_folder_was_moved_to(no
     both_are_killed(nodes, "killed")
     nodes[2].start()
     wait_for(leads(nodes[2], "killed"), "broker 2 to lead")
+    nodes[3].start()
+    wait_for(lambda: sorted(partition_of(nodes[2].bootstrap, "killed").isr_nodes) == [2, 3], "the other to catch up")
+    all_are_there(nodes, "killed")
     assert "has all that its replicas of epoch" in nodes[2].said()
 
     both_in_sync(nodes, "moved")
@@ -65,6 +74,9 @@ def test_the_first_to_come_back_leads_also_from_where_its_folder_was_moved_to(no
     nodes[2].folder = nodes[2].folder.rename(nodes[2].folder.with_name("elsewhere"))
     nodes[2].start()
     wait_for(leads(nodes[2], "moved"), "broker 2 to lead")
+    nodes[3].start()
+    wait_for(lambda: sorted(partition_of(nodes[2].bootstrap, "moved").isr_nodes) == [2, 3], "the other to catch up")
+    all_are_there(nodes, "moved")
 
 
 def test_who_comes_with_an_empty_disk_or_an_older_copy_waits_for_the_other(nodes: Nodes) -> None:
@@ -80,6 +92,7 @@ def test_who_comes_with_an_empty_disk_or_an_older_copy_waits_for_the_other(nodes
     assert (found.leader_id, found.eligible_leader_replicas, found.last_known_elr) == (NO_LEADER, [3], [3])
     nodes[3].start()
     wait_for(lambda: partition_of(nodes[2].bootstrap, "copied").leader_id == 3, "the other one to lead")
+    all_are_there(nodes, "copied")
 
     both_in_sync(nodes, "wiped")
     both_are_killed(nodes, "wiped")
@@ -89,6 +102,7 @@ def test_who_comes_with_an_empty_disk_or_an_older_copy_waits_for_the_other(nodes
     assert described(nodes[2], "wiped").leader_id == NO_LEADER
     nodes[3].start()
     wait_for(lambda: partition_of(nodes[2].bootstrap, "wiped").leader_id == 3, "the other one to lead")
+    all_are_there(nodes, "wiped")
 
 
 def test_who_counted_the_page_cache_waits_for_the_other(nodes: Nodes) -> None:
@@ -100,3 +114,4 @@ def test_who_counted_the_page_cache_waits_for_the_other(nodes: Nodes) -> None:
     assert described(nodes[2], "killed").leader_id == NO_LEADER
     nodes[3].start()
     wait_for(lambda: partition_of(nodes[2].bootstrap, "killed").leader_id == 3, "the last leader to lead")
+    all_are_there(nodes, "killed")

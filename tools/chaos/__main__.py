@@ -32,6 +32,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a broker that is compiled anew at each start is slow to come back
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _options(given)
     if not options.without_namespaces and not is_inside():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tools.chaos.checker import Finding, name_of
 from tools.chaos.history import Final, Place, Stored
 
@@ -77,12 +77,20 @@ def read_final(bootstrap: str, places: list[Place], groups: Iterable[str]) -> tu
 
 
 def committed_offsets(bootstrap: str, group: str, places: list[Place]) -> dict[Place, int]:
+    """Of a group; its coordinator may have to be elected, and to read its log, before it answers."""
     consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    deadline = time.monotonic() + READ_S
     try:
-        found = consumer.committed([TopicPartition(*place) for place in places], timeout=30.0)
+        while True:
+            try:
+                found = consumer.committed([TopicPartition(*place) for place in places], timeout=30.0)
+                return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
     finally:
         consumer.close()
-    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 
 def until_drained(bootstrap: str, groups: dict[str, list[Place]], within_s: float = READ_S) -> list[Finding]:

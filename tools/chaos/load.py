@@ -29,7 +29,9 @@ JAVA_SOURCE = Path(__file__).with_name("clients") / "ChaosClient.java"
 JAVA_OPTIONS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 JAVA_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 DIARY = ".diary"
-STOP_S = 180.0
+STOP_S = 150.0
+"""Longer than a producer's patience."""
+SAID_LINES = 8
 
 
 class Load:
@@ -115,6 +117,8 @@ class Load:
             try:
                 code = process.wait(max(deadline - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGQUIT if name == "java" else signal.SIGUSR1)
+                time.sleep(1)
                 process.kill()
                 process.wait()
                 self._failed(name, f"did not end within {STOP_S:.0f} s")
@@ -123,7 +127,7 @@ class Load:
                 self._failed(name, f"ended with code {code}")
 
     def _failed(self, name: str, what: str) -> None:
-        said = (self.folder / f"{name}.out").read_text(errors="replace").strip().splitlines()[-5:]
+        said = (self.folder / f"{name}.out").read_text(errors="replace").strip().splitlines()[-SAID_LINES:]
         failure = f"client {name} {what}: " + " | ".join(said)
         if failure not in self.failures:
             self.failures.append(failure)

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from tools.chaos.checker import Account, Finding, check_records
-from tools.chaos.cluster import IDS, Cluster, NotHealedError
+from tools.chaos.cluster import IDS, ChaosError, Cluster, NotHealedError
 from tools.chaos.disks import Disks
 from tools.chaos.exactly_once import check_exactly_once
 from tools.chaos.faults import Kind, deal
@@ -75,6 +76,8 @@ class Run:
             self._cluster.until_healed()  # the internal topics, too
             self._hurt()
             self._account()
+        except (KafkaException, AssertionError, ChaosError, OSError) as error:  # what is known is told all the same
+            self.findings.append(Finding("run", "this run", f"could not go on: {error!r}"))
         finally:
             self._load.kill()
             self._cluster.close()

@@ -119,6 +119,8 @@ def _admitted(context: Context, request: TxnOffsetCommitRequest) -> Steps[Callab
         except KafkaError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+            if not joins:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
             raise
 
     return check

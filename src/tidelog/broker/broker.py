@@ -33,6 +33,7 @@ from tidelog.broker.lifecycle import Lifecycle, NotRegisteredError, State
 from tidelog.broker.metadata_replica import metadata_replica
 from tidelog.broker.past import Past
 from tidelog.broker.registration import registration_request
+from tidelog.broker.replication import Replication
 from tidelog.broker.start_message import missing_vote, nobody_to_join, start_message
 from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller.activation import default_bootstrap
@@ -45,10 +46,6 @@ from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
-from tidelog.replica.checkpoint import HighWatermarkCheckpoint
-from tidelog.replica.directories import Directories
-from tidelog.replica.fetchers import Fetchers
-from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
 from tidelog.server.dispatch import Dispatch
@@ -58,8 +55,6 @@ from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 from tidelog.wire.records.metadata import decode_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidelog.config.broker import BrokerConfig
     from tidelog.coordinator.txn.coordinator import TransactionCoordinator
     from tidelog.env import Environment
@@ -67,8 +62,6 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import ClusterImage
     from tidelog.raft.folder import FolderIdentity
     from tidelog.raft.node import RaftNode
-    from tidelog.wire.messages.alter_partition import AlterPartitionRequest
-    from tidelog.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 log = logging.getLogger("tidelog.broker")
 
@@ -106,9 +99,7 @@ class Broker:
         self._lifecycle: Lifecycle | None = None
         self._past: Past | None = None
         self._channels: list[ControllerChannel] = []
-        self.fetchers: Fetchers | None = None
-        """What copies the partitions that others lead."""
-        self._checkpoint: HighWatermarkCheckpoint | None = None
+        self.replication: Replication | None = None
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -199,12 +190,8 @@ class Broker:
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
             follower.subscribe(self._topics_changed)
-            in_sync = self.services.replicas.in_sync = self._in_sync(self._lifecycle)
-            follower.subscribe(in_sync.brokers_changed)
-            in_sync.start()
-            self.services.replicas.directories = self._where_replicas_are(self._lifecycle, roots)
             heartbeats.on_change = self._lifecycle.controller_changed
-            self._follow_leaders(self._lifecycle)
+            self.replication = Replication(self.services, self._lifecycle, roots)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -303,17 +290,13 @@ class Broker:
         self._past.keep(self._lifecycle.epoch).on_done(self._noted)
 
     def _noted(self, _: object) -> None:
-        services = self.services
-        if self._starting and services.replicas.directories is not None:
-            told = services.replicas.directories.tell(services.store.unopened())
-            told.on_done(self._where_is_told)
+        if self._starting and self.replication is not None:
+            self.replication.tell_directories().on_done(self._where_is_told)
 
     def _where_is_told(self, _: object) -> None:
         """The controllers know where this broker's replicas are: it may copy, and be let in."""
-        if self._starting:
-            if self.fetchers is not None and self._checkpoint is not None:
-                self.fetchers.start()
-                self._checkpoint.start()
+        if self._starting and self.replication is not None:
+            self.replication.start()
             tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
@@ -464,48 +447,6 @@ class Broker:
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
         return self.services.own_channel.ask(request, self.config.request_timeout_ms).map(_block)
 
-    def _in_sync(self, lifecycle: Lifecycle) -> InSync:
-        def ask(request: AlterPartitionRequest) -> Promise[Any]:
-            return self.services.own_channel.ask(request, self.config.request_timeout_ms)
-
-        replicas, metadata = self.services.replicas, self.services.metadata
-        return InSync(
-            self.env,
-            self.config.node_id,
-            lambda: metadata.image,
-            replicas,
-            ask,
-            lambda: lifecycle.epoch,
-            lag_ms=self.config.replica_lag_time_max_ms,
-        )
-
-    def _follow_leaders(self, lifecycle: Lifecycle) -> None:
-        services, config = self.services, self.config
-        self.fetchers = Fetchers(
-            self.env,
-            config.node_id,
-            services.replicas,
-            services.metadata,
-            services.store.cuts,
-            lambda: services.config,
-            lambda: lifecycle.epoch,
-        )
-        self._checkpoint = HighWatermarkCheckpoint(
-            self.env.loop,
-            services.replicas,
-            services.store.high_watermarks,
-            config.replica_high_watermark_checkpoint_interval_ms,
-        )
-
-    def _where_replicas_are(self, lifecycle: Lifecycle, roots: Mapping[str, bytes]) -> Directories:
-        def ask(request: AssignReplicasToDirsRequest) -> Promise[Any]:
-            return self.services.channel.ask(request, self.config.request_timeout_ms)
-
-        services = self.services
-        return Directories(
-            self.env.loop, services.node_id, services.store, services.metadata, roots, ask, lambda: lifecycle.epoch
-        )
-
     def _make_transactions(self) -> TransactionCoordinator:
         from tidelog.coordinator.txn.coordinator import transaction_coordinator
 
@@ -575,9 +516,8 @@ class Broker:
 
     def _stop_asking(self) -> None:
         """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
-        if self.fetchers is not None and self._checkpoint is not None:
-            self.fetchers.stop()
-            self._checkpoint.stop()
+        if self.replication is not None:
+            self.replication.stop()
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         if self._lifecycle is not None:

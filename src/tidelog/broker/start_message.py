@@ -56,6 +56,6 @@ def nobody_to_join(config: BrokerConfig) -> str | None:
         return None
     return (
         f"controller {config.node_id} is to join by itself (controller.quorum.auto.join.enable), but is told of no "
-        "other controller: name some in controller.quorum.bootstrap.servers; until then it stays in the cluster that its "
-        "folder is of"
+        "other controller: name some in controller.quorum.bootstrap.servers; until then it stays in the cluster that "
+        "its folder is of"
     )

@@ -16,7 +16,6 @@ BROKER: Mapping[str, str] = {
     "metadata.max.idle.interval.ms": "no effect: an idle leader answers each fetch, which says as much",
     "num.recovery.threads.per.data.dir": "no effect: logs are opened when they are first needed, a few at a time",
     "offsets.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
-    "replica.selector.class": _REPLICATION,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "no effect: each is aborted when its time is over",
     "transaction.state.log.load.buffer.size": "no effect: the topic is read in pieces that don't hold up the loop",
 }

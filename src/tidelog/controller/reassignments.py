@@ -146,24 +146,29 @@ def _cancelled(partition: PartitionImage, *, unclean: bool) -> Target:
 
 def list_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """Of the topics and partitions asked for, or of all. Unknown ones are passed over. A read: committed state."""
     topics: list[OngoingTopicReassignment] = []
     if request.topics is None:
-        wanted = [(topic, list(range(len(topic.partitions)))) for topic in image.topics.values()]
+        for topic in image.topics.values():
+            yield from _add_moving(topics, topic, range(len(topic.partitions)))
     else:
-        wanted = [(image.topics[t.name], t.partition_indexes) for t in request.topics if t.name in image.topics]
-    for topic, indexes in wanted:
-        moving = _moving(topic, indexes)
-        if moving:
-            topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))
+        for asked in request.topics:
+            topic = image.topics.get(asked.name)
+            if topic is None:
+                yield
+            else:
+                yield from _add_moving(topics, topic, asked.partition_indexes)
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+def _add_moving(topics: list[OngoingTopicReassignment], topic: TopicImage, indexes: Sequence[int]) -> Steps[None]:
+    """Those of the topic whose replicas are being moved, if there are any."""
     moving: list[OngoingPartitionReassignment] = []
-    for index in indexes:
-        if 0 <= index < len(topic.partitions):
+    for start in range(0, len(indexes), PARTITIONS_A_STEP):
+        for index in indexes[start : start + PARTITIONS_A_STEP]:
+            if not 0 <= index < len(topic.partitions):
+                continue
             partition = topic.partitions[index]
             if partition.adding or partition.removing:
                 moving.append(
@@ -174,4 +179,6 @@ def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReass
                         removing_replicas=list(partition.removing),
                     )
                 )
-    return moving
+        yield
+    if moving:
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))

@@ -267,7 +267,7 @@ class Journal:
         """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
         disk = self._env.disk
         for name in disk.list_folder(self.root):
-            number = _file_number(name)
+            number = file_number(name)
             if number is not None:
                 self._files = max(self._files, number + 1)
                 self._kept.append(f"{self.root}/{name}")
@@ -343,7 +343,7 @@ class Journal:
 
     def _names(self) -> list[str]:
         names = self._env.disk.list_folder(self.root)
-        return [name for name in names if name.startswith(VOIDS) or _file_number(name) is not None]
+        return [name for name in names if name.startswith(VOIDS) or file_number(name) is not None]
 
     def opened(self, key: TopicPartition, topic_id: bytes, log_end: int) -> None:
         """The log has what was known of it, durably. What it hasn't, since it didn't fit, must not fit later either.
@@ -544,7 +544,7 @@ def _counts(mark: JournalMark) -> bool:
     return mark.generation == mark.log.ends.generation
 
 
-def _file_number(name: str) -> int | None:
+def file_number(name: str) -> int | None:
     """The number in the name of one of its files; None for another's."""
     number = name.removeprefix(JOURNAL)
     return int(number) if name.startswith(JOURNAL) and number.isascii() and number.isdigit() else None

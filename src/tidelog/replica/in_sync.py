@@ -67,6 +67,7 @@ class InSync:
         """Of these the controller didn't do what was asked: it is asked again after a while."""
         self._asking = False
         self._refused = False
+        self._stopped = False
 
     # -- what leaders ask
 
@@ -88,7 +89,14 @@ class InSync:
         """Look at all of them twice per lag time, for followers that don't come any more."""
         self._loop.call_later(self.lag_ms / 2000, self._look_at_all)
 
+    def stop(self) -> None:
+        """Nothing more is asked for."""
+        self._stopped = True
+        self._due.clear()
+
     def _look_at_all(self) -> None:
+        if self._stopped:
+            return
         self._loop.spread(self._looks(set())).on_done(lambda _: self.start())
 
     def brokers_changed(
@@ -113,7 +121,7 @@ class InSync:
     def look(self, partition: Partition) -> None:
         """It was opened, the controller changed it, or a follower of it has come further."""
         place = partition.topic_id, partition.index
-        if place in self._due or place in self._paused or partition.wanted_isr() is None:
+        if self._stopped or place in self._due or place in self._paused or partition.wanted_isr() is None:
             return
         if not self._due and not self._asking:
             self._loop.call_soon(self._go_on)

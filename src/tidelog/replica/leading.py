@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from tidelog.replica.partition import Partition
 
@@ -92,8 +92,11 @@ class Leading:
 
     # -- what the controller says
 
-    def decided(self, replicas: Iterable[int], isr: tuple[int, ...], partition_epoch: int) -> bool:
-        """It is so since `partition_epoch`; False where something newer is known."""
+    def decided(
+        self, replicas: Iterable[int], isr: tuple[int, ...], partition_epoch: int, lost: Container[int] = ()
+    ) -> bool:
+        """It is so since `partition_epoch`; False where something newer is known. What was known of replicas that are
+        `lost`, as their logs failed, doesn't count any more: they would join again on the spot."""
         if partition_epoch < self.partition_epoch:
             return False
         if partition_epoch > self.partition_epoch:
@@ -102,7 +105,11 @@ class Leading:
         self.isr = isr
         self.partition_epoch = partition_epoch
         kept = self.followers
-        self.followers = {id: kept.get(id) or Follower(NEVER) for id in replicas if id != self._node_id}
+        self.followers = {
+            id: Follower(NEVER) if id in lost else kept.get(id) or Follower(NEVER)
+            for id in replicas
+            if id != self._node_id
+        }
         self._reckon()
         return True
 

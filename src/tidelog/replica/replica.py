@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
+from tidelog.metadata.directories import lost_replicas
 from tidelog.replica.leading import Leading
 from tidelog.replica.waiters import AckQueue, FetchWaiter, FollowerReader
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -140,7 +141,7 @@ class Replica:
         if new_epoch or leading is None or self._is_alone:
             self.leading = self._begin_leading(image)
             self.isr = image.isr
-        elif leading.decided(image.replicas, image.isr, image.partition_epoch):
+        elif leading.decided(image.replicas, image.isr, image.partition_epoch, lost_replicas(image)):
             self.isr = image.isr
         if new_epoch:
             self._leader_high_watermark = self._leader_log_start = -1
@@ -172,11 +173,20 @@ class Replica:
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
+        self.check_replica(current_epoch)
+        if self.leader != self._node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def check_replica(self, current_epoch: int = -1) -> None:
+        """Raises unless this broker has a replica of it, and knows of the leader what the client does (-1: no matter).
+
+        A follower may be read by consumers, up to the high watermark that it knows (KIP-392).
+        """
         if -1 != current_epoch != self.leader_epoch:
             if current_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader != self._node_id:
+        if self.leader != self._node_id and (self.leader < 0 or self._node_id not in self.image.replicas):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.log.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)

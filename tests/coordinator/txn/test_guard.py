@@ -94,7 +94,7 @@ class Life:
             request.guard.check()
             _, next_offset, _ = self._partition.append(records, 0, len(records), -1, NOW_MS)
         except KafkaError as error:
-            self.refused += error.code == ErrorCode.INVALID_TXN_STATE
+            self.refused += error.code == ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             self.appended += 1
             self._sequence = max(self._sequence, request.sequence + 1)
@@ -156,4 +156,4 @@ def test_markers_of_other_producers_are_none_of_its_business(sim_broker: SimBrok
     sim_broker.wait(markers.write("tide", 0, EndMarker(PRODUCER_ID, 0, True, 0)))
     with pytest.raises(KafkaError) as refused:
         mine.check()
-    assert refused.value.code == ErrorCode.INVALID_TXN_STATE
+    assert refused.value.code == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -29,18 +29,19 @@ class Copier:
             for one in polled(self._pen, self._consumer):
                 messages.append(one)
                 self._pen.read(one.topic(), one.partition(), one.offset(), one.value().decode())
-            if messages and not self._copy(messages):
+            if messages and not self._copy(messages, ending):
                 self._go_back()
             self._pen.flush()
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _copy(self, messages: list[Any]) -> bool:
+    def _copy(self, messages: list[Any], ending: Ending) -> bool:
         """Whether they were copied, for all that is known."""
         transactions, done = self._transactions, dict[tuple[str, int], int]()
         while not transactions.begin():
-            pass
+            if ending:
+                return False
         try:
             for one in messages:
                 topic, partition, offset = one.topic(), one.partition(), one.offset()
@@ -72,7 +73,7 @@ def _places(parts: list[Any]) -> list[tuple[str, int]]:
 def main() -> None:
     wanted, ending = options(), Ending()
     with Pen(wanted["diary"], wanted["name"], group=wanted["group"], read_committed=True) as pen:
-        transactions = Transactions(pen, wanted["bootstrap"], wanted["name"])
+        transactions = Transactions(pen, wanted["bootstrap"], wanted["name"], ending)
         while not ending:
             copier = Copier(pen, wanted, transactions)
             try:

@@ -33,8 +33,9 @@ class Transactions:
     """One producer's, with what becomes of each in the diary. Where its library can't go on, another one of the same
     transactional id does: that ends what the first left open."""
 
-    def __init__(self, pen: Pen, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, pen: Pen, bootstrap: str, transactional_id: str, ending: Ending) -> None:
         self.number = 0
+        self._ending = ending
         self._pen = pen
         self._settings = settings(bootstrap, transactional_id)
         self._producer: Any = None
@@ -44,7 +45,7 @@ class Transactions:
         try:
             if self._producer is None:
                 self._producer = Producer(self._settings)
-                self._again(self._producer.init_transactions)
+                self._again(self._producer.init_transactions, begins=True)
             self._producer.begin_transaction()
         except KafkaException as error:
             self._pen.trouble(error)
@@ -86,14 +87,14 @@ class Transactions:
         self._pen.flush()
         return outcome
 
-    def _again(self, call: Any) -> None:
-        """As often as it takes: after a timeout only the same may be asked."""
+    def _again(self, call: Any, *, begins: bool = False) -> None:
+        """As often as it takes: after a timeout only the same may be asked. What only begins may be left at the end."""
         while True:
             try:
                 call(CALL_S)
                 return
             except KafkaException as error:
-                if not error.args[0].retriable():
+                if not error.args[0].retriable() or (begins and self._ending):
                     raise
                 self._pen.trouble(error)
 
@@ -107,7 +108,7 @@ class Transactions:
 
 def pay(pen: Pen, bootstrap: str, topics: dict[str, int], per_second: float, seed: int) -> None:
     ending, dice, count = Ending(), Random(seed), 0
-    transactions = Transactions(pen, bootstrap, pen.name)
+    transactions = Transactions(pen, bootstrap, pen.name, ending)
     while not ending.wait(dice.uniform(0, 2 / per_second)):
         if not transactions.begin():
             continue

@@ -10,17 +10,19 @@ hints at the new leader (KIP-951); v17 and v18 add what followers say of themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.apis.bounds import MAX_WAIT_MS
 from tidelog.apis.fetch.framing import frame, frame_steps, topic_response
+from tidelog.apis.fetch.nearest import LEADER, nearest_replica
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
 from tidelog.apis.fetch.replica_fetch import fetch_as_replica
 from tidelog.apis.fetch.sessions import IDS_FROM, Session
 from tidelog.apis.listeners import ListenerKind, kind_of
 from tidelog.apis.shared.leader_hint import node_endpoints
+from tidelog.config.cluster import RACK_AWARE
 from tidelog.env.slices import Steps, whole
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
     from tidelog.replica.partition import Partition
 
+RACKS_FROM = 11
 REPLICA_STATE_FROM = 15
 
 LOOKS_A_STEP = 32
@@ -68,6 +71,15 @@ def handle(context: Context, request: FetchRequest) -> Any:
     return Parked(services.env.loop, fetch, wait_s, looked=True) if answer is None else answer
 
 
+def _nearest(context: Context, rack: str) -> Callable[[Partition, int], int]:
+    """Which replica a consumer in this rack had better read from: the one that is asked, where none is looked for."""
+    services = context.services
+    if services.config.replica_selector_class != RACK_AWARE:
+        return lambda partition, offset: LEADER
+    image, listener = services.metadata.image, context.listener
+    return lambda partition, offset: nearest_replica(partition, offset, rack, image, listener)
+
+
 class _Fetch:
     """One fetch request: what it asks for, and how it is answered."""
 
@@ -77,7 +89,7 @@ class _Fetch:
         self._names = None if session is None else session.names
         self._epoch = 0 if session is None else session.epoch
         version = context.version
-        self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
+        self._nearest = _nearest(context, request.rack_id) if version >= RACKS_FROM and request.rack_id else None
         self._isolation = request.isolation_level
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
@@ -170,7 +182,7 @@ class _Fetch:
     def _reading(self, max_bytes: int) -> Reading:
         context = self._context
         return Reading(
-            context.services.replicas, context.version, self._replica_id, self._isolation, max_bytes, self._names
+            context.services.replicas, context.version, self._isolation, max_bytes, self._names, self._nearest
         )
 
     def _went_on(self, session: Session) -> FetchResponse:

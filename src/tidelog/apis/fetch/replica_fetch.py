@@ -123,7 +123,7 @@ class ReplicaFetch:
         if not self._is_over:
             self._timer = loop.call_later(self._wait_s, self.expire)
         if self._state is State.LOOKING:
-            loop.spread(self._all()).on_done(self._looked)
+            loop.drive(self._all()).on_done(self._looked)
 
     def _all(self) -> Steps[list[Any] | None]:
         yield from self._take_in()
@@ -162,7 +162,7 @@ class ReplicaFetch:
                 answer = self._failure()
             self._go_on(answer)
         else:
-            self._context.services.env.loop.spread(self._look()).on_done(self._looked)
+            self._context.services.env.loop.drive(self._look()).on_done(self._looked)
 
     def _looked(self, looked: Promise[list[Any] | None]) -> None:
         if self._state is State.DONE:

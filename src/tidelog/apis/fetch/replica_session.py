@@ -273,7 +273,7 @@ class ReplicaSessions:
             if before is not None and before.replica_id == replica.replica_id:
                 self._drop(before)
             wanted = sum(len(topic.partitions) for topic in request.topics)
-            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica.replica_id, wanted)
+            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica, wanted)
             session = ReplicaSession(self._draw_id() if keeps else 0, replica, by_id=by_id, now_ms=now_ms)
             if keeps:
                 self._sessions[session.id] = session
@@ -304,13 +304,14 @@ class ReplicaSessions:
             if session.waiting is not None:
                 session.waiting.expire()
 
-    def _has_room(self, replica_id: int, wanted: int) -> bool:
+    def _has_room(self, replica: ReplicaState, wanted: int) -> bool:
         """Whether another one of this broker may be kept: its oldest go for it, and only brokers have any."""
-        if replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
+        if replica.replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
             return False
-        own = [session for session in self._sessions.values() if session.replica_id == replica_id]
-        for session in own[: max(0, len(own) - REPLICA_SESSIONS_MAX + 1)]:
-            self._drop(session)
+        own = [session for session in self._sessions.values() if session.replica_id == replica.replica_id]
+        for number, session in enumerate(own):
+            if session.broker_epoch < replica.replica_epoch or number <= len(own) - REPLICA_SESSIONS_MAX:
+                self._drop(session)
         kept = sum(len(session.partitions) for session in self._sessions.values())
         return kept + wanted <= SESSIONS_PARTITIONS_MAX
 

@@ -80,7 +80,12 @@ class Joined:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{partition.topic}-{partition.index} came to be led here while its transaction was looked at",
             )
-        guard.check()
+        try:
+            guard.check()
+        except KafkaError as error:
+            if error.code == ErrorCode.CONCURRENT_TRANSACTIONS and not self._begins_at_zero:
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
+            raise
 
     def check_order(self, partition: Partition, records: memoryview) -> None:
         """Raises where a client of the second version doesn't begin at sequence 0 in a log that doesn't know it."""

@@ -6,6 +6,9 @@ the producer the partition has seen, and in which leader epoch; and an append go
 What comes between is refused, also where a later transaction of the same epoch is open by then: that one's records are
 vouched for by their own guards.
 
+It is refused as what may be tried again: a client of the second version goes on as soon as the end of its transaction
+is decided, so the marker may be that of the one before, and the records are fine. Asked again, the coordinator knows.
+
 Why that is safe: a transaction that wrote here ends with a marker here, after its end was decided. If the coordinator
 said yes and the transaction ended before the append, its marker either came before the append, and the guard is
 broken, or comes behind it, and ends what was appended, too. And if the records are of the transaction before the one
@@ -31,7 +34,8 @@ class Guard(NamedTuple):
     ended: int
 
     def check(self) -> None:
-        """Raises NOT_LEADER_OR_FOLLOWER where this broker led anew since, INVALID_TXN_STATE where a marker came."""
+        """Raises NOT_LEADER_OR_FOLLOWER where this broker led anew since, CONCURRENT_TRANSACTIONS where a marker
+        came."""
         partition = self.partition
         if partition.deleted or partition.leader_epoch != self.leader_epoch or not partition.is_served:
             raise KafkaError(
@@ -40,8 +44,8 @@ class Guard(NamedTuple):
             )
         if partition.log.producers.ended(self.producer_id) != self.ended:
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"the transaction of producer {self.producer_id} in {partition.topic}-{partition.index} "
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                f"a transaction of producer {self.producer_id} in {partition.topic}-{partition.index} "
                 "has ended meanwhile",
             )
 
