@@ -6,8 +6,9 @@ partition and keeps the others. The controller takes it out of the ISR and has a
 the log is opened again, and its replica is assigned to where it is. A partition that has no other replica keeps its
 place: nobody else could lead it, and clients are told why.
 
-It is said again until the metadata has it so. Where that doesn't come about within `log.dir.failure.timeout.ms`, and this
-broker leads a partition whose log failed, it gives up: it serves nobody there, and its end is how others come to lead.
+It is said again until the metadata has it so. Where that doesn't come about within `log.dir.failure.timeout.ms`, and
+this broker leads a partition whose log failed, it gives up: it serves nobody there, and its end is how others come to
+lead.
 """
 
 from __future__ import annotations
