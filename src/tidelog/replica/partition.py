@@ -109,7 +109,7 @@ class Partition:
         self.high_watermark = log.durable_end if self._is_sole else known
         self.follower: Follower | None = None
         self._leader_high_watermark = self._leader_log_start = -1
-        log.advance_high_watermark(self.high_watermark)
+        log.begin_at_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
         if image.leader == node_id:
