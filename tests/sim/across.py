@@ -32,6 +32,13 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
 }
 
+REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
+}
+"""What replaces some of these where every broker may go for good."""
+
 
 class Pending:
     """A request on its way. `response` once it is answered; `lost` when its connection broke instead."""

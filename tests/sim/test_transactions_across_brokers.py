@@ -9,7 +9,7 @@ import pytest
 from tests.apis.test_txn_offsets import add_group, commit_offset
 from tests.apis.test_txn_offsets import committed as offset_of
 from tests.apis.txn import CLASSIC, SECOND, Txn, read_all, read_committed
-from tests.sim.across import Across, Line
+from tests.sim.across import REPLICATED, Across, Line
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -448,12 +448,6 @@ def test_markers_for_a_topic_that_was_deleted_are_not_waited_for(across: Across)
 
 
 # ---- coordinators and leaders that move ----
-
-REPLICATED = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-    "transaction.state.log.replication.factor": "3",
-}
 
 
 def replicated() -> Across:
