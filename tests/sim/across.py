@@ -3,7 +3,7 @@
 It has what `tests.apis.txn` needs of a broker, so that its producers speak to a cluster, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -31,6 +31,13 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
 }
+
+REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
+}
+"""What replaces some of these where every broker may go for good."""
 
 
 class Pending:
@@ -180,9 +187,12 @@ class Across:
             machine.start()
         self.world.wait(lambda: machine.ready, WAIT_S, lambda: f"broker {broker_id}")
 
-    def make_topic(self, name: str, leaders: tuple[int, ...] = (1, 2, 3)) -> None:
-        """One replica a partition, on these brokers."""
-        assignments = [{"partition_index": index, "broker_ids": [id]} for index, id in enumerate(leaders)]
+    def make_topic(self, name: str, leaders: Sequence[int] = (1, 2, 3), *, replicas: int = 1) -> None:
+        """A partition for each of these brokers, which leads it; its other replicas are on those that come next."""
+        assignments = [
+            {"partition_index": index, "broker_ids": [(id - 1 + more) % 3 + 1 for more in range(replicas)]}
+            for index, id in enumerate(leaders)
+        ]
         topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
         answer = self.ask_at(1, ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 10_000}).topics[0]
         assert answer.error_code == 0, answer

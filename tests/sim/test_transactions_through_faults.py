@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apis.txn import CLASSIC, SECOND, Txn, read_committed
-from tests.sim.across import Across, Pending
+from tests.sim.across import REPLICATED, Across, Pending
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 
@@ -162,11 +162,12 @@ class Careful:
         return answer.error_code
 
 
-def live(seed: int) -> set[str]:
+def live(seed: int, *, replicas: int = 1) -> set[str]:
     """The faults that were met."""
     dice = Random(seed)
-    across = Across(seed=seed)
-    across.make_topic("tide")
+    across = Across(REPLICATED if replicas > 1 else None, seed=seed)
+    across.make_topic("tide", replicas=replicas)
+    across.pass_time(3.0 if replicas > 1 else 0.0)  # until they are in sync
     weather = Weather(across, dice)
     names = [across.name_at(broker_id) for broker_id in (1, 2, 3)]
     producers = [Careful(weather, name, dice.choice([CLASSIC, SECOND]), dice) for name in names]
@@ -192,13 +193,15 @@ def live(seed: int) -> set[str]:
     return weather.seen
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_what_was_acknowledged_counts_once_whatever_broker_was_away(seed: int) -> None:
-    assert live(seed)
+def test_what_was_acknowledged_counts_once_whatever_broker_was_away(seed: int, replicas: int) -> None:
+    assert live(seed, replicas=replicas)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_many_lives() -> None:
-    seen = set[str]().union(*(live(seed) for seed in range(10, 110)))
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_many_lives(replicas: int) -> None:
+    seen = set[str]().union(*(live(seed, replicas=replicas) for seed in range(10, 110)))
     assert seen == {"kill", "freeze", "split", "one-way split", "slow"}
