@@ -51,13 +51,13 @@ class Pending:
 class Line:
     """A client's connection to one broker: what is sent on it is handled in its order."""
 
-    def __init__(self, across: "Across", broker_id: int) -> None:
+    def __init__(self, across: "Across", broker_id: int, client_id: str = "tester") -> None:
         machine = across.world.machines[broker_id]
         self._across = across
         self._asked: list[Pending] = []
         loop = SimLoop(across.world.timeline, SimRandom(f"client {next(across.names)}"))
         self._connection = ClientConnection(
-            "tester", loop, across.world.network, self._was_lost, (machine.address, BROKER_PORT), CLIENTS_ADDRESS
+            client_id, loop, across.world.network, self._was_lost, (machine.address, BROKER_PORT), CLIENTS_ADDRESS
         )
 
     def _was_lost(self) -> None:
@@ -135,6 +135,11 @@ class Across:
     def ask(self, key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """At the broker that it is for."""
         return self.ask_at(self._for(ApiKey(key), fields), ApiKey(key), version, fields)
+
+    def route(self, key: ApiKey, fields: Mapping[str, Any]) -> int | None:
+        """The broker that a request is for; None where nobody leads what it is about."""
+        broker_id = self._for(key, fields)
+        return broker_id if broker_id in self.world.machines else None
 
     def _for(self, key: ApiKey, fields: Mapping[str, Any]) -> int:
         if key is ApiKey.PRODUCE:

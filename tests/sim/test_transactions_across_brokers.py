@@ -8,7 +8,7 @@ import pytest
 from tests.apis.test_txn_offsets import add_group, commit_offset
 from tests.apis.test_txn_offsets import committed as offset_of
 from tests.apis.txn import CLASSIC, SECOND, Txn, read_all, read_committed
-from tests.sim.across import Across
+from tests.sim.across import Across, Line
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -175,6 +175,38 @@ def mark(
     }
     answer = across.ask_at(broker_id, ApiKey.WRITE_TXN_MARKERS, 2, {"markers": [marker]})
     return answer.markers[0].topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize(
+    ("client_id", "told"),
+    [
+        ("broker-9-txn-marker-sender", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("kafka-transactions", ErrorCode.NONE),  # of tools there may be several at once
+    ],
+)
+def test_a_marker_on_a_connection_that_its_coordinator_gave_up_is_refused(
+    across: Across, client_id: str, told: ErrorCode
+) -> None:
+    """It was written again since, and may be taken for the end of the next transaction."""
+    txn = begin(across, 1)
+    write(across, txn, b"a", b"b", b"c")
+
+    def marker(producer_id: int) -> dict[str, Any]:
+        topics = [{"name": "tide", "partition_indexes": [1]}]
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "transaction_result": False, "topics": topics}
+        return {"markers": [{**fields, "coordinator_epoch": 0}]}
+
+    def code_of(answer: Any) -> int:
+        return answer.markers[0].topics[0].partitions[0].error_code
+
+    key = ApiKey.WRITE_TXN_MARKERS
+    old = Line(across, 2, client_id)
+    assert code_of(old.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    new = Line(across, 2, client_id)
+    assert code_of(new.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    assert code_of(old.ask(key, 1, marker(txn.id))) == told
+    assert read_all(across, "tide", 1) == [b"b"]
+    assert across.partition("tide", 1).last_stable_offset == (0 if told else 4)
 
 
 def nothing_hangs(across: Across, topic: str = "tide") -> None:
