@@ -161,7 +161,8 @@ def test_the_report_has_every_gap_beside_its_target_and_kills_of_the_active_cont
         happened(Kind.STOP, 0.1),
         happened(Kind.FREEZE, 12.5),
     ]
-    report = told(Setting(7, 1.0, 9.0, "spaces", "mounts", "there"), some, [], ["all well"])
+    setting = Setting(7, 1.0, 9.0, "spaces", "mounts", "there")
+    report = told(setting, some, [], ["all well"])
     rows = {line.split("  ")[1]: line for line in report.splitlines() if " times" in line}
     assert rows.keys() == {"kill -9 of a leader", "kill -9 of the active controller", "planned stop", "SIGSTOP"}
     assert rows["kill -9 of a leader"].endswith("target 3 s: 1 of 2 within it")
@@ -170,7 +171,9 @@ def test_the_report_has_every_gap_beside_its_target_and_kills_of_the_active_cont
     assert rows["SIGSTOP"].endswith("target 12 s: 0 of 1 within it")
     assert report.count("OVER") == 2
     assert "the checker found nothing" in report
-    assert "never ran: full disk" in report
+    worse = told(setting, some, [Finding("lost", "t-0", "one record")], [])
+    assert "the checker found nothing" not in worse
+    assert worse.endswith("lost: t-0: one record")
 
 
 def test_a_kind_that_never_ran_is_told() -> None:

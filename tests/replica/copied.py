@@ -1,6 +1,7 @@
 """A simulated cluster of a controller and three brokers, each with a replica of a topic: to write, kill and compare."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import Any
 
 from tests.batches import Batch, Producer, Sent
@@ -10,13 +11,20 @@ from tidelog.replica.partition import Partition
 from tidelog.sim.cluster.node import Machine
 from tidelog.sim.cluster.shape import BROKER, CONTROLLER
 from tidelog.sim.world.loop import EPOCH_MS
-from tidelog.wire.batch import iterate
-from tidelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tidelog.wire.batch import build, iterate
+from tidelog.wire.markers import marker_record
+from tidelog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TOPIC = "tide"
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 NOW_MS = EPOCH_MS
+HEADER_START = Struct(">qii")  # base offset, length, leader epoch
 
 
 class Copied:
@@ -39,11 +47,17 @@ class Copied:
 
     # -- topics
 
-    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    def create(
+        self, name: str, partitions: int, configs: Mapping[str, str], replicas: Sequence[int] | None = None
+    ) -> None:
+        """`replicas`: of its only partition, the preferred leader first."""
         topic = CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=3,
+            num_partitions=partitions if replicas is None else -1,
+            replication_factor=3 if replicas is None else -1,
+            assignments=[]
+            if replicas is None
+            else [CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
         answer = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
@@ -142,6 +156,14 @@ class Copied:
         partition = self.partition(self.leader_of(index), index)
         view = memoryview(bytearray(data))
         return partition.append(view, 0, len(view), 1, NOW_MS)[0]
+
+    def append_marker(self, producer_id: int, *, commit: bool) -> None:
+        """The end of a transaction, as its coordinator has the leader write it."""
+        partition = self.partition(self.leader)
+        record = marker_record(0, NOW_MS, commit=commit)
+        data = build([record], producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
+        HEADER_START.pack_into(data, 0, partition.log.log_end, len(data) - 12, partition.leader_epoch)
+        partition.append_own(memoryview(data), partition.leader_epoch, NOW_MS)
 
     def copied(self, machines: list[Machine] | None = None, index: int = 0) -> bytes:
         """What these have, once they have the same, durably, and know it to be committed."""

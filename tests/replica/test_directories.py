@@ -17,6 +17,7 @@ from tidelog.wire.records.metadata import PartitionChangeRecord
 
 TWO = {"log.dirs": "/a,/b"}
 OTHER = b"directory      2"
+FAILURE_TIMEOUT_MS = 5000
 
 
 class Asked:
@@ -25,10 +26,19 @@ class Asked:
     def __init__(self, broker: SimBroker, ids: dict[str, bytes]) -> None:
         self.requests: list[AssignReplicasToDirsRequest] = []
         self.answers: list[Promise[Any]] = []
+        self.given_up: list[str] = []
         services = broker.services
         services.store.on_offline.pop()  # the broker's own
         services.replicas.directories = Directories(
-            broker.loop, 1, services.store, services.metadata, ids, self.ask, lambda: 7
+            broker.loop,
+            1,
+            services.store,
+            services.metadata,
+            ids,
+            self.ask,
+            lambda: 7,
+            failure_timeout_ms=FAILURE_TIMEOUT_MS,
+            give_up=self.given_up.append,
         )
 
     def ask(self, request: AssignReplicasToDirsRequest) -> Promise[Any]:
@@ -152,3 +162,21 @@ def test_a_broker_with_several_folders_tells_which_one_it_chose() -> None:
     again = SimBroker(TWO, disk=disk)
     again.pass_time(0.5)  # nobody asked for it
     assert image_of(again).directories == (roots[other],)
+
+
+def test_a_leader_whose_failed_log_the_controller_never_hears_of_ends() -> None:
+    """As `log.dir.failure.timeout.ms` has it: others lead what it led once it is gone."""
+    broker = with_topic(2)
+    for index in range(2):
+        replicate(broker, index)
+    controller = Asked(broker, {"/data": own(broker)[0]})
+    broker.partition("tide", 0).log.go_offline("its disk is worn")
+    broker.pass_time(FAILURE_TIMEOUT_MS / 1000 - 1)
+    assert controller.given_up == []
+    change(broker, 0, directories=[LOST_DIRECTORY, OTHER])
+    broker.pass_time(FAILURE_TIMEOUT_MS / 1000 + 1)
+    assert controller.given_up == [], "it was heard"
+    broker.partition("tide", 1).log.go_offline("its disk is worn")
+    broker.pass_time(FAILURE_TIMEOUT_MS / 1000 + 1)
+    assert len(controller.given_up) == 1
+    assert "the log of tide-1 failed" in controller.given_up[0]

@@ -1,7 +1,8 @@
 """Followers under leaders that die, come back, and have other records than they: whole nodes on virtual time."""
 
+from tests.apis.sim_broker import batch, in_transaction
 from tests.batches import Producer
-from tests.replica.copied import TOPIC, Copied
+from tests.replica.copied import NOW_MS, TOPIC, Copied
 from tidelog.replica.fetcher import State
 from tidelog.wire.batch import iterate
 
@@ -16,6 +17,33 @@ def test_followers_have_the_leaders_bytes_and_its_high_watermark() -> None:
         copied.append(b"%d" % number, b"x" * 100 * number)
     data = copied.copied()
     assert len(list(iterate(data))) == 20
+
+
+def test_a_log_in_memory_is_copied_and_after_a_restart_of_its_follower_copied_again() -> None:
+    copied = Copied({"tidelog.storage": "memory", "retention.bytes": "1000000", "min.insync.replicas": "1"})
+    for number in range(5):
+        copied.append(b"%d" % number)
+    copied.copied()
+    away = copied.followers[0]
+    copied.kill(away)
+    copied.settle(3.0)
+    copied.append(b"meanwhile")
+    copied.start(away)
+    assert [offset for _, offset in epochs_and_offsets(copied.copied())] == list(range(6))
+
+
+def test_a_transaction_is_open_on_a_follower_until_its_end_is_committed() -> None:
+    copied = Copied()
+    copied.append_batch(in_transaction(b"x", producer_id=7))
+    copied.append_batch(in_transaction(b"y", producer_id=8))
+    copied.append_marker(7, commit=False)
+    copied.copied()
+    followers = [copied.partition(machine) for machine in copied.followers]
+    assert [one.last_stable_offset for one in followers] == [1, 1]
+    assert {one.log.segments.has_aborted for one in followers} == {True}
+    copied.append_marker(8, commit=True)
+    copied.copied()
+    assert [one.last_stable_offset for one in followers] == [4, 4]
 
 
 def test_a_follower_that_was_away_goes_on_where_it_was() -> None:
@@ -197,3 +225,19 @@ def test_many_partitions_have_one_session_a_leader() -> None:
         assert sum(len(fetcher) for fetcher in fetchers.fetchers.values()) == 40
         for fetcher in fetchers.fetchers.values():
             assert {followed.state for followed in fetcher.followed.values()} == {State.FETCHED}
+
+
+def test_what_comes_to_a_leader_is_copied_at_once_although_a_fetch_waits_there() -> None:
+    copied = Copied(settings={"replica.fetch.wait.max.ms": "20000"})
+    copied.append(b"x")
+    copied.copied()
+    copied.settle(1.0)
+    leader = copied.leader.id
+    copied.create("later", 1, {"min.insync.replicas": "1"}, replicas=[leader, *(one.id for one in copied.followers)])
+    partition = copied.services(copied.leader).replicas.get("later", 0)
+    view = memoryview(bytearray(batch(b"y")))
+    partition.append(view, 0, len(view), 1, NOW_MS)
+    followers = [copied.services(one).replicas.get("later", 0) for one in copied.followers]
+    copied.wait(lambda: all(one.log.durable_end == 1 for one in followers), "the new topic to be copied", seconds=1.0)
+    copied.append(b"z")
+    copied.wait(lambda: all(copied.log(one).log_end == 2 for one in copied.followers), "the old one, too", seconds=1.0)

@@ -11,7 +11,7 @@ from tidelog.env.network import Socket
 from tidelog.env.promise import Promise, gather
 from tidelog.env.real import real_environment
 from tidelog.env.real_loop import RealLoop
-from tidelog.rpc import bounds
+from tidelog.rpc import bounds, exchange
 from tidelog.rpc.errors import Lost, Unsent, Unsupported
 from tidelog.rpc.peer import Peer, Peers, State, Watch
 from tidelog.sim.world.disk import SimDisk
@@ -32,6 +32,7 @@ from tidelog.wire.messages.describe_cluster import (
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 PORT = 9093
+LONG_BYTES = 5000
 Reply = Callable[["Node", Socket, int, int, int], bytes | None]
 
 
@@ -186,6 +187,34 @@ def test_large_answers_are_read_in_steps_and_come_in_order() -> None:
         town.ask().on_done(lambda promise: order.append(promise.result().cluster_id))
     town.pass_time()
     assert order == ["2", "3", "4", "5"]
+
+
+def long(node: Node, sock: Socket, key: int, version: int, correlation_id: int) -> bytes | None:
+    """Answers that are read into places of their own, and small ones between them."""
+    hosts = 300 if correlation_id % 3 else 1
+    brokers = [DescribeClusterBroker(broker_id=each, host="host" * 20, port=1, rack=None) for each in range(hosts)]
+    response = DescribeClusterResponse(cluster_id=str(correlation_id), controller_id=1, brokers=brokers)
+    body = encoder(DescribeClusterResponse, version)(response)
+    assert (len(body) > LONG_BYTES) == (hosts > 1)
+    return framed(response_header(key, version, correlation_id), body)
+
+
+def test_long_answers_come_whole_whatever_comes_before_and_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "LONG_BYTES", LONG_BYTES)
+    for seed in range(5):
+        town = Town(seed)
+        Node(town, "10.0.0.1", after_versions(long))
+        answers: list[tuple[str, int, int]] = []
+
+        def note(promise: Promise[Any], answers: list[tuple[str, int, int]] = answers) -> None:
+            brokers = promise.result().brokers
+            answers.append((promise.result().cluster_id, len(brokers), brokers[-1].broker_id))
+
+        for _ in range(5):
+            town.ask().on_done(note)
+        town.pass_time()
+        many = 300, 299
+        assert answers == [("2", *many), ("3", 1, 0), ("4", *many), ("5", *many), ("6", 1, 0)]
 
 
 def test_versions_are_asked_once_and_each_request_has_its_own_answer() -> None:

@@ -3,7 +3,7 @@
 It has what `tests.apis.txn` needs of a broker, so that its producers speak to a cluster, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -32,6 +32,13 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "1",
 }
 
+REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
+}
+"""What replaces some of these where every broker may go for good."""
+
 
 class Pending:
     """A request on its way. `response` once it is answered; `lost` when its connection broke instead."""
@@ -51,13 +58,13 @@ class Pending:
 class Line:
     """A client's connection to one broker: what is sent on it is handled in its order."""
 
-    def __init__(self, across: "Across", broker_id: int) -> None:
+    def __init__(self, across: "Across", broker_id: int, client_id: str = "tester") -> None:
         machine = across.world.machines[broker_id]
         self._across = across
         self._asked: list[Pending] = []
         loop = SimLoop(across.world.timeline, SimRandom(f"client {next(across.names)}"))
         self._connection = ClientConnection(
-            "tester", loop, across.world.network, self._was_lost, (machine.address, BROKER_PORT), CLIENTS_ADDRESS
+            client_id, loop, across.world.network, self._was_lost, (machine.address, BROKER_PORT), CLIENTS_ADDRESS
         )
 
     def _was_lost(self) -> None:
@@ -136,6 +143,11 @@ class Across:
         """At the broker that it is for."""
         return self.ask_at(self._for(ApiKey(key), fields), ApiKey(key), version, fields)
 
+    def route(self, key: ApiKey, fields: Mapping[str, Any]) -> int | None:
+        """The broker that a request is for; None where nobody leads what it is about."""
+        broker_id = self._for(key, fields)
+        return broker_id if broker_id in self.world.machines else None
+
     def _for(self, key: ApiKey, fields: Mapping[str, Any]) -> int:
         if key is ApiKey.PRODUCE:
             topic = fields["topic_data"][0]
@@ -175,9 +187,12 @@ class Across:
             machine.start()
         self.world.wait(lambda: machine.ready, WAIT_S, lambda: f"broker {broker_id}")
 
-    def make_topic(self, name: str, leaders: tuple[int, ...] = (1, 2, 3)) -> None:
-        """One replica a partition, on these brokers."""
-        assignments = [{"partition_index": index, "broker_ids": [id]} for index, id in enumerate(leaders)]
+    def make_topic(self, name: str, leaders: Sequence[int] = (1, 2, 3), *, replicas: int = 1) -> None:
+        """A partition for each of these brokers, which leads it; its other replicas are on those that come next."""
+        assignments = [
+            {"partition_index": index, "broker_ids": [(id - 1 + more) % 3 + 1 for more in range(replicas)]}
+            for index, id in enumerate(leaders)
+        ]
         topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
         answer = self.ask_at(1, ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 10_000}).topics[0]
         assert answer.error_code == 0, answer

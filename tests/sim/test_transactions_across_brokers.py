@@ -1,5 +1,6 @@
 """Transactions whose coordinator, partitions and groups are on different brokers, in a simulated cluster of three."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from tests.apis.test_txn_offsets import add_group, commit_offset
 from tests.apis.test_txn_offsets import committed as offset_of
 from tests.apis.txn import CLASSIC, SECOND, Txn, read_all, read_committed
-from tests.sim.across import Across
+from tests.sim.across import REPLICATED, Across, Line
 from tidelog.coordinator.placement import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
@@ -175,6 +176,38 @@ def mark(
     }
     answer = across.ask_at(broker_id, ApiKey.WRITE_TXN_MARKERS, 2, {"markers": [marker]})
     return answer.markers[0].topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize(
+    ("client_id", "told"),
+    [
+        ("broker-9-txn-marker-sender", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("kafka-transactions", ErrorCode.NONE),  # of tools there may be several at once
+    ],
+)
+def test_a_marker_on_a_connection_that_its_coordinator_gave_up_is_refused(
+    across: Across, client_id: str, told: ErrorCode
+) -> None:
+    """It was written again since, and may be taken for the end of the next transaction."""
+    txn = begin(across, 1)
+    write(across, txn, b"a", b"b", b"c")
+
+    def marker(producer_id: int) -> dict[str, Any]:
+        topics = [{"name": "tide", "partition_indexes": [1]}]
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "transaction_result": False, "topics": topics}
+        return {"markers": [{**fields, "coordinator_epoch": 0}]}
+
+    def code_of(answer: Any) -> int:
+        return answer.markers[0].topics[0].partitions[0].error_code
+
+    key = ApiKey.WRITE_TXN_MARKERS
+    old = Line(across, 2, client_id)
+    assert code_of(old.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    new = Line(across, 2, client_id)
+    assert code_of(new.ask(key, 1, marker(1234))) == ErrorCode.NONE
+    assert code_of(old.ask(key, 1, marker(txn.id))) == told
+    assert read_all(across, "tide", 1) == [b"b"]
+    assert across.partition("tide", 1).last_stable_offset == (0 if told else 4)
 
 
 def nothing_hangs(across: Across, topic: str = "tide") -> None:
@@ -412,3 +445,85 @@ def test_markers_for_a_topic_that_was_deleted_are_not_waited_for(across: Across)
     across.machine(3).thaw()
     across.world.wait(lambda: txn.state == "CompleteCommit", 30.0, lambda: "the end")
     assert committed(across) == [[b"a"], [b"b"], [b"c"]]
+
+
+# ---- coordinators and leaders that move ----
+
+
+def replicated() -> Across:
+    made = Across(REPLICATED)
+    made.make_topic("tide", replicas=3)
+    made.pass_time(3.0)  # the replicas are in sync
+    return made
+
+
+def moved(across: Across, name: str, before: int) -> None:
+    across.world.wait(lambda: across.coordinator(name) not in (before, -1), 30.0, lambda: "another coordinator")
+
+
+def again(across: Across, ask: Callable[[], int]) -> None:
+    """Until it is done: clients ask again after all of these."""
+
+    def done() -> bool:
+        told = ask()
+        assert told in (ErrorCode.NONE, *RETRIED), ErrorCode(told).name
+        return told == ErrorCode.NONE
+
+    across.world.wait(done, 30.0, lambda: "an answer that is no error")
+
+
+RETRIED = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
+@VERSIONS
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_transaction_is_ended_by_the_coordinator_that_takes_over(versions: dict[str, int], commit: bool) -> None:
+    across = replicated()
+    txn = begin(across, 2, versions)
+    write(across, txn, b"a", b"b", b"c")
+    across.kill(2)
+    moved(across, txn.name, 2)
+    again(across, lambda: txn.end(commit=commit))
+    across.world.wait(lambda: txn.state.startswith("Complete"), 30.0, lambda: "the end")
+    assert committed(across) == ([[b"a"], [b"b"], [b"c"]] if commit else [[], [], []])
+    for partition, value in enumerate((b"d", b"e", b"f")):
+        if versions is CLASSIC:
+            again(across, lambda partition=partition: txn.add("tide", partition))
+        again(across, lambda partition=partition, value=value: txn.send("tide", value, partition=partition))
+    again(across, txn.commit)
+    across.world.wait(lambda: txn.state == "CompleteCommit", 30.0, lambda: "the end")
+    assert [values[-1:] for values in committed(across)] == [[b"d"], [b"e"], [b"f"]]
+
+
+@VERSIONS
+def test_an_end_that_was_decided_is_carried_out_by_the_coordinator_that_takes_over(versions: dict[str, int]) -> None:
+    """It is killed in the moment of its answer, with markers on their way; nobody asks for the end again."""
+    across = replicated()
+    txn = begin(across, 2, versions)
+    write(across, txn, b"a", b"b", b"c")
+    asked = across.send_at(2, ApiKey.END_TXN, versions["end"], txn.end_fields(commit=True))
+    assert across.answer(asked).error_code == ErrorCode.NONE
+    across.kill(2)
+    moved(across, txn.name, 2)
+    across.world.wait(lambda: txn.state == "CompleteCommit", 30.0, lambda: "the end")
+    assert committed(across) == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_offsets_of_a_transaction_survive_the_coordinators_of_both_the_group_and_the_transaction() -> None:
+    across = replicated()
+    across.make_topic("input", (3,), replicas=3)
+    across.pass_time(2.0)
+    txn, group = begin(across, 2), across.group_at(2)
+    assert add_offset(txn, group, 7) == ErrorCode.NONE
+    across.kill(2)
+    moved(across, txn.name, 2)
+    again(across, txn.commit)
+    across.world.wait(lambda: txn.state == "CompleteCommit", 30.0, lambda: "the end")
+    across.world.wait(lambda: offset_of(across, group=group, stable=True) == (7, 0), 30.0, lambda: "the offset")

@@ -115,3 +115,34 @@ def test_who_counted_the_page_cache_waits_for_the_other(nodes: Nodes) -> None:
     nodes[3].start()
     wait_for(lambda: partition_of(nodes[2].bootstrap, "killed").leader_id == 3, "the last leader to lead")
     all_are_there(nodes, "killed")
+
+
+def test_a_leader_whose_disk_fails_for_one_partition_hands_that_one_over(tmp_path: Path) -> None:
+    roles = {1: CONTROLLER, 2: BROKER, 3: BROKER}
+    with Nodes(tmp_path, roles, {"tidelog.journal.bytes": "0", "offsets.topic.num.partitions": "1"}) as nodes:
+        create(nodes[2].bootstrap, "worn", {"min.insync.replicas": "1"}, replicas=2)
+        wait_for(lambda: bool(metadata_of(nodes[2].bootstrap, ["worn"]).topics[0].partitions), "the topic")
+        failing = nodes[partition_of(nodes[2].bootstrap, "worn").leader_id]
+        other = nodes[5 - failing.id]
+        failing.stop()
+        failing.module = "tests.stories.failing_disk"
+        failing.start()
+        wait_for(lambda: sorted(partition_of(other.bootstrap, "worn").isr_nodes) == [2, 3], "both to be in sync")
+        elect_preferred(other)
+        wait_for(lambda: partition_of(other.bootstrap, "worn").leader_id == failing.id, "it to lead again")
+        (failing.folder / "failing").write_text("worn-0")
+        produce(nodes.bootstrap, "worn")
+        moved = partition_of(other.bootstrap, "worn")
+        assert (moved.leader_id, moved.isr_nodes, moved.offline_replicas) == (other.id, [other.id], [failing.id])
+        all_are_there(nodes, "worn")
+
+        (failing.folder / "failing").unlink()
+        failing.stop()
+        failing.start()
+        wait_for(lambda: sorted(partition_of(other.bootstrap, "worn").isr_nodes) == [2, 3], "it to have caught up")
+
+
+def elect_preferred(node: Node) -> None:
+    with Connection(node.bootstrap) as connection:
+        fields = {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}
+        assert not connection.ask(ApiKey.ELECT_LEADERS, 2, fields).error_code

@@ -72,3 +72,37 @@ def test_all_replicas_have_what_was_produced(tmp_path: Path, idempotence: str) -
         assert len(set(leaders(nodes[1].bootstrap, "tide").values())) == 3
         produce(nodes.bootstrap, "tide", enable_idempotence=idempotence)
         wait_for(are_equal(nodes, "tide"), "the replicas to be equal")
+
+
+def test_a_node_that_is_killed_while_records_come_has_them_all_in_the_end(tmp_path: Path) -> None:
+    with Nodes(tmp_path, dict.fromkeys((1, 2, 3), BOTH)) as nodes:
+        create(nodes[1].bootstrap, "tide", 1, min_insync_replicas="1", segment_bytes="1048576")
+        wait_for(lambda: len(leaders(nodes[1].bootstrap, "tide")) == 1, "the topic")
+        killed = nodes[leaders(nodes[1].bootstrap, "tide")[0] % 3 + 1]
+        for codec in ("none", "zstd", "lz4"):
+            produce(nodes.bootstrap, "tide", 1, compression_type=codec)
+            if killed.process is None:
+                killed.start()
+            else:
+                killed.kill()
+        killed.start()
+        wait_for(are_equal(nodes, "tide", 1), "the replicas to be equal")
+
+
+def test_what_is_deleted_at_the_leader_is_deleted_everywhere(tmp_path: Path) -> None:
+    with Nodes(tmp_path, dict.fromkeys((1, 2, 3), BOTH)) as nodes:
+        create(nodes[1].bootstrap, "tide", 1, min_insync_replicas="1")
+        wait_for(lambda: len(leaders(nodes[1].bootstrap, "tide")) == 1, "the topic")
+        produce(nodes.bootstrap, "tide", 1)
+        leader = nodes[leaders(nodes[1].bootstrap, "tide")[0]]
+        asked = {"name": "tide", "partitions": [{"partition_index": 0, "offset": 1000}]}
+        with Connection(leader.bootstrap) as connection:
+            answer = connection.ask(ApiKey.DELETE_RECORDS, 2, {"topics": [asked], "timeout_ms": 10_000})
+        assert answer.topics[0].partitions[0].error_code == 0
+        produce(nodes.bootstrap, "tide", 1, records=20)
+
+        def have_all() -> bool:
+            files = [node.folder / "log-start-offset-checkpoint" for node in nodes]
+            return all(file.exists() and "tide 0 1000" in file.read_text().splitlines() for file in files)
+
+        wait_for(have_all, "all to start at 1000")

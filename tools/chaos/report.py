@@ -55,6 +55,7 @@ def never_ran(happened: Iterable[Happened]) -> list[Kind]:
 
 
 def told(setting: Setting, happened: Sequence[Happened], findings: Sequence[Finding], facts: Sequence[str]) -> str:
+    """The report; a run without a fault has only findings."""
     lines = [
         f"seed {setting.seed}, {setting.minutes:.1f} minutes, session timeout {setting.session_s:g} s",
         f"network: {setting.network}",
@@ -68,7 +69,6 @@ def told(setting: Setting, happened: Sequence[Happened], findings: Sequence[Find
         *_summary(happened, setting.session_s),
         "",
     ]
-    lines += [f"never ran: {kind.value}" for kind in never_ran(happened)]
     lines += [str(finding) for finding in findings[:FINDINGS_SHOWN]]
     if len(findings) > FINDINGS_SHOWN:
         counts = Counter(finding.kind for finding in findings)

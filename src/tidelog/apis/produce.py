@@ -512,10 +512,10 @@ class _Appends:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{context.version} has no zstd: v{ZSTD_FROM} has"
             )
         try:
-            if self._joined is not None:
-                self._joined.check_guard(self._place(topic, data), partition, view)
-                self._joined.check_order(partition, view)
             now_ms = context.services.env.clock.now_ms()
+            if self._joined is not None:
+                self._check_guard(self._joined, self._place(topic, data), partition, view, now_ms)
+                self._joined.check_order(partition, view)
             admission = self._admissions.get(id(data))
             base, next_offset, time_ms = _append(partition, view, self._acks, now_ms, admission)
         except KafkaError as error:
@@ -553,6 +553,15 @@ class _Appends:
             if data.records is not None:
                 records = memoryview(data.records)
                 partition.expect_again(records, 0, len(records), context.services.env.clock.now_ms())
+            raise
+
+    def _check_guard(
+        self, joined: Joined, place: AnyTopicPartition, partition: Partition, records: memoryview, now_ms: int
+    ) -> None:
+        try:
+            joined.check_guard(place, partition, records)
+        except KafkaError:
+            partition.expect_again(records, 0, len(records), now_ms)
             raise
 
     def _wait(self) -> None:

@@ -36,9 +36,10 @@ _LATER = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""The transaction's coordinator couldn't be asked."""
+"""The transaction's coordinator couldn't be asked, or doesn't know of the offsets topic yet."""
 KNOWS_LOADING_FROM = 2
 ABORTABLE_FROM = 4
 JOINS_FROM = 5
@@ -100,10 +101,10 @@ def _admitted(context: Context, request: TxnOffsetCommitRequest) -> Steps[Callab
     group isn't part of it. The coordinator may be another broker, so its word takes time."""
     services = context.services
     partition = services.groups.shard_of(request.group_id).partition
+    joins = context.version >= JOINS_FROM
     watch = guard(partition, request.producer_id)
     known = partition.log.producers.get(request.producer_id)
     is_open = known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0
-    joins = context.version >= JOINS_FROM
     if not is_open and (joins or services.config.transaction_partition_verification_enable):
         membership = services.transactions.membership
         ask = membership.join if joins else membership.verify

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 512
 """Markers that are on their way to their logs at once."""
-WAIT_S = 5.0
+WAIT_S = 2.0
 """How long a request waits for its markers to be committed."""
 
 _Pending: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, Promise[None]]]
@@ -38,7 +38,7 @@ _Pending: TypeAlias = list[tuple[WritableTxnMarkerPartitionResult, Promise[None]
 
 def handle(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
-    write = context.services.transactions.markers.write
+    transactions = context.services.transactions
     over: Promise[None] = Promise()
     timer = context.services.env.loop.call_later(WAIT_S, over.resolve, None)
     pending: _Pending = []
@@ -50,7 +50,11 @@ def handle(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnM
             for index in topic.partition_indexes:
                 place = WritableTxnMarkerPartitionResult(partition_index=index)
                 partitions.append(place)
-                pending.append((place, write(topic.name, index, marker)))
+                if transactions.senders.is_newest(context.client_id, context.connection_id):
+                    written = transactions.markers.write(topic.name, index, marker)
+                else:  # whoever sent it doesn't wait for it any more
+                    written = Promise[None].failed(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                pending.append((place, written))
                 yield
                 if len(pending) == AT_ONCE:
                     yield from _tell(pending, over)

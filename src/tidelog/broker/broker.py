@@ -191,7 +191,7 @@ class Broker:
             follower.subscribe(self._look)
             follower.subscribe(self._topics_changed)
             heartbeats.on_change = self._lifecycle.controller_changed
-            self.replication = Replication(self.services, self._lifecycle, roots)
+            self.replication = Replication(self.services, self._lifecycle, roots, self._can_go_on_no_longer)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -472,6 +472,11 @@ class Broker:
             default = new.configs.get((BROKER_RESOURCE, ""), {})
             own = new.configs.get((BROKER_RESOURCE, str(self.config.node_id)), {})
             self.services.config = self.config.with_dynamic(default, own)
+
+    def _can_go_on_no_longer(self, why: str) -> None:
+        if not self.ended.done:
+            log.critical("%s. This node ends, so that others come to lead", why)
+            self.ended.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def _end(self, promise: Promise[None]) -> None:
         assert promise.error is not None

@@ -12,7 +12,7 @@ from tidelog.replica.fetchers import Fetchers
 from tidelog.replica.in_sync import InSync
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tidelog.apis.shared.context import Services
     from tidelog.broker.lifecycle import Lifecycle
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 class Replication:
     """Of one broker. `folders` are its data folders with their directory ids."""
 
-    def __init__(self, services: Services, lifecycle: Lifecycle, folders: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, services: Services, lifecycle: Lifecycle, folders: Mapping[str, bytes], give_up: Callable[[str], None]
+    ) -> None:
+        """`give_up` ends the node, which can do no good any more."""
         env, config, metadata, replicas = services.env, services.config, services.metadata, services.replicas
 
         def ask(request: object) -> Promise[Any]:
@@ -43,7 +46,15 @@ class Replication:
             lag_ms=config.replica_lag_time_max_ms,
         )
         self._directories = replicas.directories = Directories(
-            env.loop, config.node_id, services.store, metadata, folders, ask, broker_epoch
+            env.loop,
+            config.node_id,
+            services.store,
+            metadata,
+            folders,
+            ask,
+            broker_epoch,
+            failure_timeout_ms=config.log_dir_failure_timeout_ms,
+            give_up=give_up,
         )
         self.fetchers = Fetchers(
             env, config.node_id, replicas, metadata, services.store.cuts, lambda: services.config, broker_epoch
@@ -68,5 +79,6 @@ class Replication:
 
     def stop(self) -> None:
         self._in_sync.stop()
+        self._directories.stop()
         self.fetchers.stop()
         self._checkpoint.stop()

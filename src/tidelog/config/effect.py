@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-_REPLICATION = "no effect until partitions are replicated"
+_THROTTLED = "no effect: copying isn't throttled"
 _TIERED = "no effect: Tidelog has no tiered storage"
 _THREADS = "no effect: Tidelog works on one loop"
 
 BROKER: Mapping[str, str] = {
     "background.threads": _THREADS,
     "controller.quorum.append.linger.ms": "no effect: records are written at once and synced together",
-    "log.dir.failure.timeout.ms": _REPLICATION,
     "log.flush.start.offset.checkpoint.interval.ms": "no effect: a log's start is written down as it moves",
     "metadata.log.segment.bytes": "no effect: the metadata log rolls with each snapshot",
     "metadata.log.segment.ms": "no effect: the metadata log rolls with each snapshot",
@@ -21,8 +20,8 @@ BROKER: Mapping[str, str] = {
 }
 
 TOPIC: Mapping[str, str] = {
-    "follower.replication.throttled.replicas": _REPLICATION,
-    "leader.replication.throttled.replicas": _REPLICATION,
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "leader.replication.throttled.replicas": _THROTTLED,
     "local.retention.bytes": _TIERED,
     "local.retention.ms": _TIERED,
     "preallocate": "no effect: segments grow as they are written",

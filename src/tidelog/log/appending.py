@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from tidelog.log import producer_state, windows
+from tidelog.log import given, producer_state, windows
 from tidelog.log.aborted import AbortedIndexError
 from tidelog.log.bounds import RECORDS_MAX
 from tidelog.log.commit import TOO_MANY_FILES
@@ -53,9 +53,6 @@ _look = Struct(">qi4xbIhi8xqqhii").unpack_from
 _CHECKED = slice(ATTRIBUTES_AT, None)  # what the checksum covers
 _patch = Struct(">qii").pack_into  # base offset, length, leader epoch: what the broker sets, outside of the checksum
 
-_Batch: TypeAlias = tuple[int, int, int, int, int, int, int, int]
-"""First and last offset, bytes, newest timestamp, producer id, its epoch and sequence, attributes."""
-
 
 class WritableLog(ReadableLog):
     """One partition, as its writers see it."""
@@ -84,6 +81,8 @@ class WritableLog(ReadableLog):
                 producers = self._producers = producer_state.load_producers(
                     self.segments, self.snapshots, self.unsynced, self.ends
                 )
+            if self.high_watermark >= 0:
+                producers.recall(self.high_watermark)
         return producers
 
     def _load_epochs(self) -> LeaderEpochs:
@@ -105,6 +104,12 @@ class WritableLog(ReadableLog):
         producers = self._producers  # those not loaded yet will be as of this end
         if producers is not None and producers.first_unstable >= 0:
             producers.advance_high_watermark(offset)
+
+    def begin_at_high_watermark(self, offset: int) -> None:
+        """What a replica knows of it when it begins: less may be committed than is durable."""
+        if self._producers is not None:
+            self._producers.recall(offset)
+        self.advance_high_watermark(offset)
 
     def is_unread(self, producer_id: int, epoch: int, sequence: int) -> bool:
         """Whether `read_windows` may tell more of a producer's batch than is known."""
@@ -275,7 +280,7 @@ class WritableLog(ReadableLog):
         base = self.ends.log_end
         offsets = [base]
         parts: list[Buffer] = []
-        batches: list[_Batch] = []
+        batches: list[given.Batch] = []
         size, newest, last_id, next_sequence = 0, -1, -1, 0
         for start, end in spans:
             batch = buffer[start:end]
@@ -332,75 +337,28 @@ class WritableLog(ReadableLog):
         """
         first, pos, ends = -1, start, self.ends
         while pos < end:
-            header = self._check_given(buffer, pos, end, ends.log_end)
+            header = given.check(self.place, buffer, pos, end, ends.log_end)
             if header.leader_epoch > epoch_max:
                 raise KafkaError(
                     ErrorCode.FENCED_LEADER_EPOCH,
                     f"{self.place}: a batch of epoch {header.leader_epoch} from the leader of epoch {epoch_max}",
                 )
             segment = self._make_room(header.size, header.last_offset, header.max_timestamp, now_ms)
-            together = [header]
-            failure: KafkaError | None = None
-            if not _is_marker(header):
-                failure = self._gather(segment, buffer, end, together)
-            pos = together[-1].end
-            self._append_given(segment, buffer, together)
-            if failure is not None:
-                raise failure
+            if given.is_marker(header):
+                batches, behind, marker = [given.batch_of(header)], header.end, header._replace(pos=0)
+            else:
+                (batches, behind), marker = given.gather(segment, buffer, header, end), None
+            self._write(segment, header.leader_epoch, [buffer[pos:behind]], batches, -1, marker=marker)
+            pos = behind
             first = header.base_offset if first < 0 else first
         return first, ends.log_end
-
-    def _gather(self, segment: Segment, buffer: memoryview, end: int, together: list[BatchHeader]) -> KafkaError | None:
-        """Add the batches behind the first that go with it to the segment; what is wrong with the next one."""
-        first = last = together[0]
-        while last.end < end:
-            try:
-                header = self._check_given(buffer, last.end, end, last.next_offset)
-            except KafkaError as error:
-                return error
-            if (
-                header.leader_epoch != first.leader_epoch
-                or _is_marker(header)
-                or not segment.takes(
-                    header.end - first.pos, len(together) + 1, header.last_offset, header.max_timestamp
-                )
-            ):
-                return None
-            together.append(header)
-            last = header
-        return None
-
-    def _check_given(self, buffer: memoryview, pos: int, end: int, next_offset: int) -> BatchHeader:
-        if end - pos < HEADER_BYTES:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: {end - pos} bytes are no record batch")
-        header = read_header(buffer, pos)
-        if header.magic != MAGIC or header.size < HEADER_BYTES or header.end > end:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: no whole record batch of magic 2")
-        if crc32c(buffer[pos + ATTRIBUTES_AT : header.end]) != header.crc or header.last_offset_delta < 0:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.place}: the batch at {header.base_offset} is damaged")
-        if header.base_offset < next_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.place}: a batch of offset {header.base_offset}, but the log goes on at {next_offset}",
-            )
-        return header
-
-    def _append_given(self, segment: Segment, buffer: memoryview, together: list[BatchHeader]) -> None:
-        """Write them at once. They follow each other in the buffer, and all are of one leader epoch."""
-        first = together[0]
-        data = buffer[first.pos : together[-1].end]
-        if _is_marker(first):
-            header = first._replace(pos=0)
-            self._write(segment, first.leader_epoch, [data], [_batch_of(first)], -1, marker=header)
-            return
-        self._write(segment, first.leader_epoch, [data], [_batch_of(header) for header in together], -1)
 
     def _write(
         self,
         segment: Segment,
         leader_epoch: int,
         parts: list[Buffer],
-        batches: list[_Batch],
+        batches: list[given.Batch],
         seen_ms: int,
         *,
         marker: BatchHeader | None = None,
@@ -420,12 +378,14 @@ class WritableLog(ReadableLog):
             file.append_all(parts)
         except OSError as error:
             raise self._write_failed(segment, error) from error
-        ends, due = self.ends, False
+        took, last, record = segment.took, -1, None
         for base, last, size, max_timestamp, producer_id, epoch, sequence, attributes in batches:
-            segment.took(base, last, size, max_timestamp)
-            due = ends.wrote(last + 1)
+            took(base, last, size, max_timestamp)
             if producer_id >= 0 and marker is None:
-                self.producers.record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, seen_ms)
+                if record is None:
+                    record = self.producers.record
+                record(producer_id, epoch, sequence, base, last, max_timestamp, attributes, seen_ms)
+        due = self.ends.wrote(last + 1, len(batches))
         if marker is not None:
             self.producers.replay(parts[0], marker)
         if due:
@@ -577,20 +537,3 @@ class WritableLog(ReadableLog):
         """Something was written after there had been no room for it."""
         self._full = False
         self._store.report(f"{self.place}: there is room again, the log goes on", level=logging.INFO)
-
-
-def _batch_of(header: BatchHeader) -> _Batch:
-    return (
-        header.base_offset,
-        header.last_offset,
-        header.size,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.attributes,
-    )
-
-
-def _is_marker(header: BatchHeader) -> bool:
-    return header.producer_id >= 0 and bool(header.attributes & CONTROL_FLAG)

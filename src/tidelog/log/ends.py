@@ -55,10 +55,10 @@ class Ends:
         """So many are behind the recovery point."""
         self.batches = count
 
-    def wrote(self, next_offset: int) -> bool:
-        """A batch was written that ends at `next_offset`; whether so much isn't synced that it is time to."""
+    def wrote(self, next_offset: int, batches: int = 1) -> bool:
+        """So many batches were written, which end at `next_offset`; whether so much isn't synced that it is time to."""
         self.log_end = next_offset
-        self.batches += 1
+        self.batches += batches
         if next_offset - self.synced_end < self.unsynced_max:
             self.durable_end = next_offset
             return False

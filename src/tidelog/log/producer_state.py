@@ -85,7 +85,8 @@ def load_producers(segments: Segments, snapshots: Snapshots, unsynced: Unsynced,
     """The producers as of the log's end: from the newest snapshot, and the batches behind it.
 
     Sealed segments that wait for the flush are given their snapshots, as those that rolled have. A truncation, and a
-    log whose first segments went, begin with such a snapshot.
+    log whose first segments went, begin with such a snapshot. Which of the transactions that ended are committed is
+    the high watermark's to say, which a replica knows (`Producers.recall`).
     """
     producers = Producers(segments.around.producer_expiration_ms)
     producers.end = ends.log_end
@@ -112,7 +113,7 @@ def load_producers(segments: Segments, snapshots: Snapshots, unsynced: Unsynced,
             else:
                 producers.record(producer_id, epoch, sequence, base, base + delta, timestamp, attributes, now_ms)
     producers.end = ends.log_end
-    producers.advance_high_watermark(ends.durable_end)
+    producers.loaded(ends.durable_end)
     return producers
 
 

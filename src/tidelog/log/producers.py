@@ -107,7 +107,7 @@ class Producers:
     came from a snapshot at this offset, and what the log has of them before it wasn't read yet (-1: it was).
     """
 
-    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "end", "first_unstable", "unread")
+    __slots__ = ("_ended", "_expiration_ms", "_open", "_producers", "_replayed", "end", "first_unstable", "unread")
 
     def __init__(self, expiration_ms: int = 86_400_000) -> None:
         self._producers: dict[int, Producer] = {}
@@ -115,6 +115,7 @@ class Producers:
         self._ended: list[
             tuple[int, int]
         ] = []  # (first offset, marker's offset) of those not yet below the high watermark
+        self._replayed: list[tuple[int, int]] = []  # all that ended in what was read, until the high watermark is known
         self._expiration_ms = expiration_ms
         self.first_unstable = -1
         self.end = 0
@@ -315,6 +316,18 @@ class Producers:
             self._ended = [(first, last) for first, last in self._ended if last >= high_watermark]
             self._find_first_unstable()
 
+    def loaded(self, durable_end: int) -> None:
+        """All of the log was read. What is durable counts as committed, unless a replica knows better: `recall`."""
+        self._replayed = self._ended
+        self.advance_high_watermark(durable_end)
+
+    def recall(self, high_watermark: int) -> None:
+        """The replica's high watermark is this one: transactions that ended behind it are not committed yet."""
+        replayed, self._replayed = self._replayed, []
+        if replayed:
+            self._ended = [(first, last) for first, last in replayed if last >= high_watermark]
+            self._find_first_unstable()
+
     def restore(self, entries: Iterable[tuple[int, Producer]], end: int, now_ms: int | None = None) -> None:
         """Take over what a snapshot at offset `end` holds; with `now_ms`, not the producers that expired meanwhile."""
         self.clear(end)
@@ -360,7 +373,8 @@ class Producers:
         """Forget everything: the log was truncated fully, or is about to be replayed from a snapshot."""
         self._producers.clear()
         self._open.clear()
-        self._ended.clear()
+        self._ended = []
+        self._replayed = []
         self.first_unstable = -1
         self.end = end
         self.unread = -1

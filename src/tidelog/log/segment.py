@@ -138,6 +138,13 @@ class Segment:
             and (len(self.offsets.positions) + batches + 2) * TIME_ENTRY_BYTES <= self.index_bytes_max
         )
 
+    @property
+    def room(self) -> tuple[int, int, int, int]:
+        """How much `takes` lets be written at once: bytes, batches, the newest timestamp and the last offset."""
+        assert self.offsets is not None
+        batches = self.index_bytes_max // TIME_ENTRY_BYTES - 2 - len(self.offsets.positions)
+        return self.size_limit - self.size, batches, self.roll_after, self.offset_limit
+
     def took(self, first_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
         """A batch was written to its end: all that an append changes of a segment."""
         self.used = True

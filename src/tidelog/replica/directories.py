@@ -6,7 +6,9 @@ partition and keeps the others. The controller takes it out of the ISR and has a
 the log is opened again, and its replica is assigned to where it is. A partition that has no other replica keeps its
 place: nobody else could lead it, and clients are told why.
 
-It is said again until the metadata has it so.
+It is said again until the metadata has it so. Where that doesn't come about within `log.dir.failure.timeout.ms`, and
+this broker leads a partition whose log failed, it gives up: it serves nobody there, and its end is how others come to
+lead.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidelog.env import Loop
+    from tidelog.env.loop import Timer
     from tidelog.env.slices import Steps
     from tidelog.log.store import Store
     from tidelog.metadata.follow import Follower
@@ -58,6 +61,9 @@ class Directories:
         ids: Mapping[str, bytes],
         ask: Callable[[AssignReplicasToDirsRequest], Promise[Any]],
         broker_epoch: Callable[[], int],
+        *,
+        failure_timeout_ms: int,
+        give_up: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._node_id = node_id
@@ -70,6 +76,9 @@ class Directories:
         self._planned = False
         self._round: Promise[None] = Promise()  # until the next answer
         self._again_s = AGAIN_S
+        self._failure_timeout_s = failure_timeout_ms / 1000
+        self._give_up = give_up
+        self._failures: Timer | None = None  # the controller is to have heard by then of logs that failed
         store.on_offline.append(lambda failed: self.look((failed.topic, failed.partition)))
 
     def look(self, key: TopicPartition) -> None:
@@ -77,6 +86,13 @@ class Directories:
         if key not in self._wanted and self._due(key) is not None:
             self._wanted[key] = None
             self._plan()
+            self._expect_to_be_heard()
+
+    def stop(self) -> None:
+        """Nobody waits any more for what the controller makes of it."""
+        if self._failures is not None:
+            self._failures.cancel()
+        self._wanted.clear()
 
     def tell(self, found: Iterable[TopicPartition]) -> Promise[None]:
         """The broker is registered: tell of those that a start found, before it is let in, since who comes to lead is
@@ -110,6 +126,35 @@ class Directories:
             return None
         root = opened.root if opened is not None else self._store.found_in(*key)
         return None if root is None else self._ids.get(root)
+
+    # -- logs that failed, and a controller that isn't told
+
+    def _expect_to_be_heard(self) -> None:
+        if self._failures is None and self._unheard():
+            self._failures = self._loop.call_later(self._failure_timeout_s, self._look_who_heard, self._unheard())
+
+    def _unheard(self) -> set[TopicPartition]:
+        """Led here by the metadata, with a log that failed."""
+        image = self._metadata.image
+        return {
+            key
+            for key in self._wanted
+            if self._due(key) == LOST_DIRECTORY
+            and (partition := image.partition(*key)) is not None
+            and partition.leader == self._node_id
+        }
+
+    def _look_who_heard(self, expected: set[TopicPartition]) -> None:
+        self._failures = None
+        late = expected & self._unheard()
+        if late:
+            topic, index = min(late)
+            self._give_up(
+                f"the log of {topic}-{index} failed, which this broker leads, and the controller could not be told "
+                f"within {self._failure_timeout_s:g} s (log.dir.failure.timeout.ms)"
+            )
+        else:
+            self._expect_to_be_heard()
 
     # -- asking, one request at a time
 

@@ -50,6 +50,11 @@ SOON_S = 0.05
 NAMED_MAX = 2000
 """Partitions that one request names: to write and to read it takes some 20 ms."""
 LOOKS_A_STEP = 16
+INTERRUPT_S = 0.02
+INTERRUPT_AGAIN_S = 0.25
+INTERRUPTED_MAX = 1000
+"""A fetch that waits at the leader is given up for partitions that came meanwhile: after so long, so often at most, and
+where no more partitions than these have to be named anew. What is moved to that leader would else wait with it."""
 LATEST, EARLIEST = -1, -4
 """As ListOffsets has them; the earliest that is on the leader's own disk."""
 
@@ -71,6 +76,10 @@ class Around(Protocol):
 
     def peer(self, leader_id: int) -> Peer | None:
         """Where the leader listens for other brokers; None where nobody knows."""
+        ...
+
+    def hang_up(self, leader_id: int) -> None:
+        """What was asked there isn't waited for any longer."""
         ...
 
     def answer_bytes(self) -> int:
@@ -149,6 +158,10 @@ class Fetcher:
         self._late: dict[TopicIdPartition, Followed] = {}  # for these it doesn't
         self._cuts: list[_Cut] = []  # that an answer, of which the rest is to be looked at, asks for
         self._busy = False  # a request is under way, or its answer is taken, or waits for the group commit
+        self._asking = False  # a request is under way
+        self._interrupting: Timer | None = None
+        self._interrupted = False
+        self._interrupt_from = 0.0
         self._scheduled = False
         self._stopped = False
         self._round_ends: Timer | None = None
@@ -162,6 +175,10 @@ class Fetcher:
     def followed(self) -> Mapping[TopicIdPartition, Followed]:
         return self._followed
 
+    @property
+    def _backoff_s(self) -> float:
+        return self._around.config.replica_fetch_backoff_ms / 1000
+
     # -- what is followed
 
     def follow(self, partition: Partition) -> None:
@@ -172,7 +189,7 @@ class Fetcher:
         try:
             partition.follow(self)
         except KafkaError as error:
-            self._rest(followed, error.code, error, self._around.config.replica_fetch_backoff_ms / 1000)
+            self._rest(followed, error.code, error, self._backoff_s)
             return
         self._go_on(followed)
 
@@ -214,8 +231,13 @@ class Fetcher:
             else:
                 self._late[followed.key] = followed
         else:
+            try:
+                place = followed.partition.place
+            except KafkaError as error:  # its leader epochs can't be read
+                self._rest(followed, error.code, error, self._backoff_s)
+                return
             followed.state = State.FETCHED
-            self._session.fetch(followed.key, followed.partition.place)
+            self._session.fetch(followed.key, place)
             self._ask_soon()
 
     def log_changed(self, partition: Partition) -> None:
@@ -259,9 +281,22 @@ class Fetcher:
     # -- asking
 
     def _ask_soon(self) -> None:
-        if not self._busy and not self._scheduled and not self._stopped:
+        if self._stopped:
+            return
+        if self._asking and self._interrupting is None and len(self._session) <= INTERRUPTED_MAX:
+            delay_s = max(INTERRUPT_S, self._interrupt_from - self._env.clock.monotonic())
+            self._interrupting = self._loop.call_later(delay_s, self._interrupt)
+        elif not self._busy and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._ask)
+
+    def _interrupt(self) -> None:
+        """Ask anew, in a new session: whatever the answer to the old one would have said, this one says."""
+        self._interrupting = None
+        if self._asking and self._session.changed and not self._stopped:
+            self._interrupted = True
+            self._interrupt_from = self._env.clock.monotonic() + INTERRUPT_AGAIN_S
+            self._around.hang_up(self._leader_id)
 
     def _ask(self) -> None:
         self._scheduled = False
@@ -272,7 +307,7 @@ class Fetcher:
         if peer is None:
             self._failed("nobody knows where it listens")
             return
-        self._busy = True
+        self._busy = self._asking = True
         config = self._around.config
         request = session.next_request(self._around.node_id, self._around.broker_epoch, self._limits(), NAMED_MAX)
         timeout_ms = config.replica_socket_timeout_ms + request.max_wait_ms
@@ -291,11 +326,19 @@ class Fetcher:
         )
 
     def _answered(self, promise: Promise[FetchResponse]) -> None:
+        self._asking = False
+        interrupted, self._interrupted = self._interrupted, False
+        if self._interrupting is not None:
+            self._interrupting.cancel()
+            self._interrupting = None
         if self._stopped:
             return
         if promise.error is not None:
             self._session.lost(known=True)
-            self._failed(promise.error)
+            if interrupted:
+                self._loop.call_soon(self._end_round)
+            else:
+                self._failed(promise.error)
             return
         response = promise.result()
         code = response.error_code
@@ -316,7 +359,7 @@ class Fetcher:
         if not self._away_told and self._failures > 1:
             self._away_told = True
             log.warning("broker %d, which leads %d partitions, can't be asked: %s", self._leader_id, len(self), why)
-        longest_s = self._around.config.replica_fetch_backoff_ms / 1000
+        longest_s = self._backoff_s
         self._loop.call_later(min(longest_s, SOON_S * 2 ** min(self._failures, 16)), self._end_round)
 
     # -- an answer
@@ -368,31 +411,26 @@ class Fetcher:
             followed.partition.learn(data.high_watermark, data.log_start_offset)
         except KafkaError as error:
             if followed.partition.log.offline is None:
-                self._rest(followed, error.code, error, self._around.config.replica_fetch_backoff_ms / 1000)
+                self._rest(followed, error.code, error, self._backoff_s)
             else:
                 self._go_on(followed)
             return
         except Exception as error:  # a bug of ours: the others are copied all the same
             log.exception("%s can't be copied", followed.partition.log.place)
-            self._rest(
-                followed, ErrorCode.UNKNOWN_SERVER_ERROR, error, self._around.config.replica_fetch_backoff_ms / 1000
-            )
+            self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, error, self._backoff_s)
             return
         self._went_well(followed)
         self._go_on(followed, in_round=True)
 
     def _react(self, followed: Followed, code: int) -> None:
-        config = self._around.config
         match reaction(code):
             case Reaction.FIND:
                 self._find(followed)
             case Reaction.SOON:
-                delay_s = min(SOON_S, config.replica_fetch_backoff_ms / 1000)
+                delay_s = min(SOON_S, self._backoff_s)
                 self._rest(followed, _code(code), f"it answers {_code(code).name}", delay_s)
             case Reaction.LATER:
-                self._rest(
-                    followed, _code(code), f"it answers {_code(code).name}", config.replica_fetch_backoff_ms / 1000
-                )
+                self._rest(followed, _code(code), f"it answers {_code(code).name}", self._backoff_s)
 
     # -- what the leader doesn't have
 
@@ -424,7 +462,7 @@ class Fetcher:
                     followed,
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"its log parts from this one, but not where anything could be cut: {cut.asked}",
-                    self._around.config.replica_fetch_backoff_ms / 1000,
+                    self._backoff_s,
                 )
 
     # -- the end of a round
@@ -465,7 +503,7 @@ class Fetcher:
     def _find_end(self, followed: Followed, asked: Place, timestamp: int, ends: dict[int, int]) -> None:
         peer = self._around.peer(self._leader_id)
         partition = followed.partition
-        delay_s = self._around.config.replica_fetch_backoff_ms / 1000
+        delay_s = self._backoff_s
         if peer is None:
             self._rest(followed, ErrorCode.BROKER_NOT_AVAILABLE, "nobody knows where it listens", delay_s)
             return
@@ -495,7 +533,7 @@ class Fetcher:
                 if not partition.is_fetched(asked):
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it changed while its leader was asked")
                 ends[timestamp] = data.offset
-                if timestamp == LATEST and data.offset >= partition.log.log_end:
+                if timestamp == LATEST and (data.offset >= partition.log.log_end or not partition.log.segments):
                     self._find_end(followed, asked, EARLIEST, ends)
                     return
                 self._found(followed, ends)
@@ -506,12 +544,14 @@ class Fetcher:
         peer.ask(request, self._around.config.replica_socket_timeout_ms).on_done(answered)
 
     def _found(self, followed: Followed, ends: dict[int, int]) -> None:
-        """Cut to the leader's end, or begin anew at its start; where neither is needed it is fetched as before."""
+        """Cut to the leader's end, or begin anew at its start; where neither is needed it is fetched as before. A log
+        without a record has nothing to cut: one in memory goes on behind what it had before a restart."""
         partition = followed.partition
-        if ends[LATEST] < partition.log.log_end:
+        log_end, is_empty = partition.log.log_end, not partition.log.segments
+        if ends[LATEST] < log_end and not is_empty:
             self._cut(followed, lambda: ends[LATEST])
             return
-        if ends[EARLIEST] > partition.log.log_end:
+        if ends[EARLIEST] > log_end or (is_empty and ends[LATEST] < log_end):
             partition.start_anew(ends[EARLIEST], self._env.clock.now_ms())
         self._go_on(followed)
 

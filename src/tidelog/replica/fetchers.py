@@ -85,6 +85,9 @@ class Fetchers:
         endpoint = None if broker is None else next((one for one in broker.endpoints if one.name == name), None)
         return None if endpoint is None else self._peers.at(leader_id, endpoint.host, endpoint.port)
 
+    def hang_up(self, leader_id: int) -> None:
+        self._peers.forget(leader_id)
+
     def answer_bytes(self) -> int:
         share = max(ANSWER_BYTES_MIN, ANSWERS_BYTES_MAX // max(1, len(self._fetchers)))
         return min(self.config.replica_fetch_response_max_bytes, share)

@@ -68,6 +68,8 @@ class Partition(Replica):
         except KafkaError as error:
             if error.code in SENT_AGAIN:
                 self.expect_again(buffer, start, end, now_ms)
+            elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and sent is not None:
+                raise self._out_of_turn(sent, error.message, now_ms) from error
             raise
         if sent is not None:
             self._took(sent)
@@ -135,12 +137,17 @@ class Partition(Replica):
         if sent is not None and first is not None and self.is_served:
             known = self.log.producers.get(sent.producer_id)
             if known is None or known.epoch < sent.epoch:
-                raise KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                told = (
                     f"producer {sent.producer_id} sent sequence {sent.sequence} to {self.topic}-{self.index}, "
-                    f"but tried {first} before, which was refused",
+                    f"but tried {first} before, which was refused"
                 )
+                raise self._out_of_turn(sent, told, now_ms)
         return sent
+
+    def _out_of_turn(self, sent: Sent, told: str | None, now_ms: int) -> KafkaError:
+        """Of a batch that isn't the next one: if those before it are on their way again, so is this one soon."""
+        awaited = self._resends is not None and self._resends.is_awaited(sent, now_ms)
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS if awaited else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, told)
 
     def _took(self, sent: Sent) -> None:
         assert self._resends is not None

@@ -110,7 +110,7 @@ class Replica:
             self.high_watermark = max(log.log_start, min(high_watermark, log.durable_end))
         self.follower: Follower | None = None
         self._leader_high_watermark = self._leader_log_start = -1
-        log.advance_high_watermark(self.high_watermark)
+        log.begin_at_high_watermark(self.high_watermark)
         self.epoch_start = log.log_end
         log.listener = self
         if image.leader == node_id:

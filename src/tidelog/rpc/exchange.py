@@ -20,6 +20,8 @@ from tidelog.wire.keys import ApiKey
 
 _LEAST_BYTES = 4
 """Of an answer: its correlation id."""
+LONG_BYTES = 256 * 1024
+"""An answer from here on is read into a place of its own."""
 
 
 class Confused(Exception):
@@ -42,7 +44,7 @@ class Answered:
     """The frame that answers `asked`, and where in it the answer begins."""
 
     asked: Asked
-    frame: bytes
+    frame: bytes | memoryview
     pos: int
 
 
@@ -57,6 +59,8 @@ class Exchange:
         self._next_id = 0
         self._asked: deque[Asked] = deque()
         self._held = bytearray()
+        self._long = memoryview(b"")
+        self._filled = 0
 
     @property
     def in_flight(self) -> int:
@@ -79,6 +83,23 @@ class Exchange:
         self._asked.append(Asked(self._next_id, key, version, response_of(cls), token))
         return framed(request_header(key, version, self._next_id, self._client_id), body)
 
+    @property
+    def room(self) -> memoryview:
+        """Where the rest of a long answer goes that has begun: whoever reads there, and tells `filled`, copies nothing.
+        Empty where there is none: what comes is for `receive`."""
+        return self._long[self._filled :]
+
+    def filled(self, count: int) -> list[Answered]:
+        """So many bytes more of the long answer are there; the answer, where that completes it."""
+        self._filled += count
+        if self._filled < len(self._long):
+            return []
+        frame, self._long, self._filled = self._long, memoryview(b""), 0
+        try:
+            return [self._answer(frame)]
+        except MalformedError as error:
+            raise Confused(f"an answer that can't be read: {error}") from error
+
     def receive(self, data: bytes | memoryview) -> tuple[list[Answered], bytes]:
         """The answers that `data` completes, and what is to be sent at once: another greeting, perhaps."""
         self._held += data
@@ -96,6 +117,7 @@ class Exchange:
 
     def _next_frame(self) -> bytes | None:
         held = self._held
+        assert not self._long, "the rest of a long answer comes first"
         if len(held) < SIZE_BYTES:
             return None
         size = int.from_bytes(held[:SIZE_BYTES], "big", signed=True)
@@ -104,6 +126,11 @@ class Exchange:
         if self.agreed and not self._asked:
             raise Confused("an answer came to which there is no request")
         if len(held) < SIZE_BYTES + size:
+            if size >= LONG_BYTES and self.agreed:
+                self._long = memoryview(bytearray(size))
+                self._filled = len(held) - SIZE_BYTES
+                self._long[: self._filled] = held[SIZE_BYTES:]
+                held.clear()
             return None
         frame = bytes(memoryview(held)[SIZE_BYTES : SIZE_BYTES + size])
         del held[: SIZE_BYTES + size]
@@ -121,7 +148,7 @@ class Exchange:
         self.agreed = True
         return b""
 
-    def _answer(self, frame: bytes) -> Answered:
+    def _answer(self, frame: bytes | memoryview) -> Answered:
         asked = self._asked.popleft()
         answered_id, pos = read_response_header(frame, 0, asked.key, asked.version)
         self._check_id(answered_id, asked.correlation_id)

@@ -209,10 +209,14 @@ class Peer:
         sock = self._sock
         assert sock is not None
         try:
-            count = sock.recv_into(self._buffer)
+            room = self._exchange.room
+            count = sock.recv_into(room or self._buffer)
             if not count:
                 raise ConnectionResetError("it closed the connection")
-            answers, reply = self._exchange.receive(self._buffer[:count])
+            if room:
+                answers, reply = self._exchange.filled(count), b""
+            else:
+                answers, reply = self._exchange.receive(self._buffer[:count])
         except BlockingIOError:
             return
         except (OSError, Confused) as error:

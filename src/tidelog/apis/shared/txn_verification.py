@@ -44,6 +44,7 @@ _LATER = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,  # another partition of the request isn't known to the coordinator yet
     )
 )
 

@@ -23,6 +23,7 @@ from tidelog.coordinator.txn.decide import NO_PRODUCER, EndAsked, InitAsked, Ini
 from tidelog.coordinator.txn.delivery import Addressed, Delivery, MarkerDialogue
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.live import LastEpoch, TransactionsLive
+from tidelog.coordinator.txn.marker_senders import MarkerSenders, sender_name
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.coordinator.txn.membership import TIMEOUT_MS as CHECK_TIMEOUT_MS
 from tidelog.coordinator.txn.membership import Check, Membership, MembershipDialogue
@@ -78,6 +79,7 @@ class TransactionCoordinator:
     ) -> None:
         self.shards = shards
         self.markers = markers
+        self.senders = MarkerSenders()
         self.membership = make_membership(self)
         """The word of any id's coordinator, for who appends."""
         self._delivery = delivery
@@ -349,7 +351,7 @@ def transaction_coordinator(
     others: BrokerQueues[Addressed] = BrokerQueues(
         env,
         metadata,
-        Peers(env, "markers", client_id=f"broker-{node_id}"),
+        Peers(env, "markers", client_id=sender_name(node_id)),
         MarkerDialogue(),
         listener=lambda: config().inter_broker_listener.name,
         timeout_ms=lambda: config().request_timeout_ms,

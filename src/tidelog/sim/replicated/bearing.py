@@ -6,6 +6,10 @@ with the next registration the controller takes one that lost its disk out of bo
 and as little is excused: of a topic that counts on the page cache (`tidelog.durability=os`) a partition is excused
 where all such replicas lost their power, or a sync, since then.
 
+Who ends before it could note that nothing is lost by that (`broker/past.py`), or whose disk failed, can claim nothing
+afterwards, though it has everything: while another one's disk is empty, those that are needed end only when they can.
+A broker with a topic on the page cache never can: in a run that has one no disk comes back empty.
+
 Where one replica in sync is enough, its leader's disk stays: it may have asked for an ISR of its own, which is granted
 when the disk is gone, and then nobody can lead.
 """
@@ -13,6 +17,8 @@ when the disk is gone, and then nobody can lead.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from tidelog.broker.past import NOTE, Note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +56,16 @@ class Bearing:
             return False
         if any(image.topics[name].partitions[index].leader == machine.id for name, index in self._loose):
             return False
+        return self._can_spare(machine, image)
+
+    def may_end(self, machine: Machine) -> bool:
+        """Whether nobody would miss it that can't claim afterwards that it has everything."""
+        image = self.image()
+        if image is None or not machine.shape.is_broker or not self._still(self._emptied, image):
+            return True
+        return _can_claim(machine, _registration(image, machine.id)) or self._can_spare(machine, image)
+
+    def _can_spare(self, machine: Machine, image: ClusterImage) -> bool:
         hollow = {machine.id, *self._still(self._emptied, image)}
         return all(bool(able - hollow) or not able & {machine.id} for _, able in _able_to_lead(image))
 
@@ -77,6 +93,14 @@ class Bearing:
     def _still(self, lost: dict[int, int], image: ClusterImage) -> set[int]:
         """Those that haven't registered again since."""
         return {id for id, epoch in lost.items() if _registration(image, id) <= epoch}
+
+
+def _can_claim(machine: Machine, broker_epoch: int) -> bool:
+    """Whether it has noted in all its data folders that nothing of this registration is lost by a crash."""
+    notes = [f"{folder}/{NOTE}" for folder in machine.config.folders]
+    return all(
+        machine.disk.exists(path) and Note.decode(machine.disk.read_whole(path)).epoch == broker_epoch for path in notes
+    )
 
 
 def _registration(image: ClusterImage, broker_id: int) -> int:

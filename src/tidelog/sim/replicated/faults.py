@@ -16,7 +16,7 @@ from tidelog.wire.messages.alter_partition_reassignments import (
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidelog.sim.cluster.node import Machine
     from tidelog.sim.cluster.world import ClusterWorld
@@ -76,9 +76,33 @@ class ReplicaFaults(ClusterFaults):
         draw = self._random.between(0.0, 1.0)
         topic, index = self._random.choose([place for one in self._topics for place in one.places])
         if draw < LEADS_DATA:
-            return self.leads(topic, index) or self._any()
+            machine = self.leads(topic, index)
+            return machine if machine is not None and self._bearing.may_end(machine) else self._any()
         leader = self._world.leader()
-        return leader if leader is not None and draw < LEADS_DATA + LEADS_QUORUM else self._any()
+        if leader is None or draw >= LEADS_DATA + LEADS_QUORUM or not self._bearing.may_end(leader):
+            return self._any()
+        return leader
+
+    def _any(self, wanted: Callable[[Machine], bool] = lambda machine: machine.up) -> Machine | None:
+        return super()._any(lambda machine: wanted(machine) and self._bearing.may_end(machine))
+
+    def _blackout(self) -> None:
+        if all(map(self._bearing.may_end, self._world.machines.values())):
+            super()._blackout()
+
+    def _alone(self) -> None:
+        if all(map(self._bearing.may_end, self._world.machines.values())):
+            super()._alone()
+
+    def _sync(self) -> None:
+        """Who can't trust its disk claims no more than who lost it."""
+        machine = self._any(
+            lambda machine: machine.up and (not machine.shape.is_broker or self._bearing.may_be_emptied(machine))
+        )
+        if machine is not None:
+            self._fail_syncs(machine)
+            if machine.shape.is_broker:
+                self._bearing.emptied(machine)
 
     def _may_be_wiped(self, machine: Machine) -> bool:
         if machine.shape.is_broker and not self._bearing.may_be_emptied(machine):

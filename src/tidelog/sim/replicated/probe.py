@@ -37,6 +37,7 @@ class ReplicaProbe:
         self._world = world
         self._promises = promises
         self._watched = frozenset(watched)
+        self._told: dict[tuple[bytes, int], int] = {}
         self._seen: dict[tuple[NodeProcess, bytes, int], Seen] = {}
         world.timeline.plan(LOOK_S, self._again)
 
@@ -53,6 +54,7 @@ class ReplicaProbe:
 
     def _look_at(self, machine: Machine, partition: Partition) -> None:
         log, place = partition.log, (partition.topic, partition.index)
+        self._note_image(partition)
         if log.offline is not None or place in self._promises.excused:
             return
         key = (machine.running, partition.topic_id, partition.index)
@@ -69,6 +71,16 @@ class ReplicaProbe:
             self._promises.saw_leader(place, epoch, machine.id)
         checked = self._compare(machine, partition, before.checked) if end > before.checked else before.checked
         self._seen[key] = Seen(epoch, end, checked)
+
+    def _note_image(self, partition: Partition) -> None:
+        """Whoever hears of it first."""
+        image, key = partition.image, (partition.topic_id, partition.index)
+        if image.partition_epoch > self._told.get(key, -1):
+            self._told[key] = image.partition_epoch
+            self._world.note(
+                f"{partition.topic}-{partition.index}: leader {image.leader} of epoch {image.leader_epoch}, replicas "
+                f"{image.replicas}, ISR {image.isr}, ELR {image.elr}"
+            )
 
     def _compare(self, machine: Machine, partition: Partition, checked: int) -> int:
         log, place, end = partition.log, (partition.topic, partition.index), partition.high_watermark

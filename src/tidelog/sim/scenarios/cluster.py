@@ -21,7 +21,7 @@ from tidelog.sim.replicated.probe import ReplicaProbe
 from tidelog.sim.replicated.producers import PlainProducer, SureProducer
 from tidelog.sim.replicated.promises import Promises
 from tidelog.sim.replicated.readers import Consumer, EndAsker, RecordsDeleter
-from tidelog.sim.replicated.topics import EBB, LOOSE, PACT, TIDE, TOPICS, TopicsMaker
+from tidelog.sim.replicated.topics import EBB, LOOSE, PACT, SURF, TIDE, TOPICS, TopicsMaker
 from tidelog.sim.scenarios.quorum import QuorumRun
 
 if TYPE_CHECKING:
@@ -72,8 +72,9 @@ class ClusterRun(QuorumRun):
         self.pacts: list[PactProducer] = []
         self.readers: list[RoamingClient] = []
         self._accounted = False
-        self._bearing = Bearing(world, self.promises, TOPICS)
-        self._data = ReplicaAccount(world, self.wait, self.promises, self._bearing, TOPICS)
+        self._topics = (*TOPICS, SURF) if self.random.chance(self.aim.powerless) else TOPICS
+        self._bearing = Bearing(world, self.promises, self._topics)
+        self._data = ReplicaAccount(world, self.wait, self.promises, self._bearing, self._topics)
         for machine in world.brokers:
             machine.on_lost_cache = self._bearing.forgot
 
@@ -97,15 +98,18 @@ class ClusterRun(QuorumRun):
 
     def make_faults(self, until: float) -> ClusterFaults:
         moved = (TIDE, EBB, LOOSE, PACT)
-        return ReplicaFaults(self.world, self.random.fork("faults"), until, self.aim.faults, self._bearing, moved)
+        weights = dict(self.aim.faults)
+        if SURF in self._topics:
+            weights["wipe"] = 0.0
+        return ReplicaFaults(self.world, self.random.fork("faults"), until, weights, self._bearing, moved)
 
     def clients_come(self) -> None:
         world, random = self.world, self.random
-        maker = TopicsMaker(world, random.fork("topics"), TOPICS)
+        maker = TopicsMaker(world, random.fork("topics"), self._topics)
         self.wait(lambda: maker.done, "the topics to be made")
         maker.loop.kill()
         self._note_topics()
-        ReplicaProbe(world, self.promises, [topic.name for topic in TOPICS])
+        ReplicaProbe(world, self.promises, [topic.name for topic in self._topics])
         self.admins = [Admin(world, "admin", random.fork("admin"), replicas=3)]
         for machine in world.brokers:
             self.watchers[machine.id] = Watcher(world, machine.id, random.fork(f"watches {machine.id}"))
@@ -118,7 +122,7 @@ class ClusterRun(QuorumRun):
         """Watchers look whether they are there, too."""
         image = self._bearing.image()
         assert image is not None
-        for topic in TOPICS:
+        for topic in self._topics:
             self.world.ledger.created(
                 self.world.ledger.asked(topic.name, topic.partitions), image.topics[topic.name].id
             )
@@ -130,7 +134,8 @@ class ClusterRun(QuorumRun):
             self.sure.append(SureProducer(world, name, random.fork(name), self.promises, place))
         for number, (place, acks) in enumerate(PLAIN):
             name = f"plain{number}"
-            self.plain.append(PlainProducer(world, name, random.fork(name), self.promises, place, acks))
+            if any(place in topic.places for topic in self._topics):
+                self.plain.append(PlainProducer(world, name, random.fork(name), self.promises, place, acks))
 
     def _readers_come(self, random: SimRandom) -> None:
         world, promises, may_show = self.world, self.promises, set[bytes]()
@@ -138,7 +143,7 @@ class ClusterRun(QuorumRun):
             name = f"pact{number}"
             producer = PactProducer(world, name, random.fork(name), PACT.places, may_show, second=bool(number))
             self.pacts.append(producer)
-        for topic in TOPICS:
+        for topic in self._topics:
             for place in topic.places:
                 name, shown = f"{place[0]}-{place[1]}", may_show if topic is PACT else None
                 fork = random.fork(f"reads {name}")
