@@ -294,6 +294,22 @@ def test_a_session_is_one_registrations(broker: SimBroker) -> None:
     assert error() == ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "that was its end"
 
 
+def test_a_replica_that_went_and_came_back_is_known_by_what_it_asked_for(broker: SimBroker) -> None:
+    """Its session may never have heard that it was none for a while."""
+    replicate(broker)
+    two = FollowingBroker(broker, 2)
+    two.fetch(two.part(0, 0))
+    parked = two.send()
+    change(broker, replicas=[1, 3], isr=[1, 3])
+    change(broker, replicas=[1, 3, 2])
+    broker.pass_time(0.6)
+    assert parked.done
+    two.take(parked)
+    two.fetch()
+    broker.pass_time(0.1)
+    assert broker.partition("tide").isr == (1, 3, 2)
+
+
 def test_sessions_are_bounded(broker: SimBroker) -> None:
     replicate(broker, 1, 2, replicas=(1, 2))
     sessions = broker.services.replica_sessions

@@ -133,6 +133,7 @@ class Replica:
         if image is self.image:
             return
         new_epoch = image.leader_epoch != self.leader_epoch or image.leader != self.leader
+        other_replicas = image.replicas != self.image.replicas
         self.image = image
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
@@ -149,6 +150,8 @@ class Replica:
                 self.log.lead(image.leader_epoch)
             self.epoch_start = self.log.log_end
             self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif other_replicas:
+            self._turned()
         self.advance()
         self._look()
 
@@ -318,6 +321,9 @@ class Replica:
             self._deletions.fail(code)
         if self._fetches:
             self._wake_later(self._partition)
+        self._turned()
+
+    def _turned(self) -> None:
         for reader in list(self._readers or ()):
             reader.turned()
 

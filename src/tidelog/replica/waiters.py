@@ -38,7 +38,8 @@ class FollowerReader(Protocol):
         ...
 
     def turned(self) -> None:
-        """It may not be served any more, or is again: another leader epoch, a log that went offline, a deletion."""
+        """It may not be served any more, or is again: another leader epoch, other replicas, a log that went offline, a
+        deletion."""
         ...
 
 

@@ -154,6 +154,8 @@ class Followed:
             self.session.list_quiet(self)
 
     def turned(self) -> None:
+        """What the follower said of itself is taken in again, where it may be, though it doesn't say so again."""
+        self.fresh = True
         self.session.list_ready(self)
 
 
