@@ -102,9 +102,9 @@ class Across:
 
     @property
     def image(self) -> ClusterImage:
-        """As one that serves knows it."""
-        ready = next(machine for machine in self.world.brokers if machine.ready and not machine.frozen)
-        return ready.running.broker.services.metadata.image
+        """As who serves and knows most of it: one that was frozen is the last to know."""
+        ready = [one.running.broker for one in self.world.brokers if one.ready and not one.frozen]
+        return max((broker.services.metadata.image for broker in ready), key=lambda image: image.offset)
 
     def leader(self, topic: str, index: int) -> int:
         partition = self.image.partition(topic, index)
