@@ -1,6 +1,6 @@
 # The whole vocabulary of the project; `make help` explains it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long mutants check format sim bench demo lock clean
+.PHONY: help setup run test test-long mutants check format sim chaos bench demo lock clean
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -55,6 +55,10 @@ format: $(READY)  ## let ruff format and mend what it can
 sim: $(READY)  ## on virtual time, with failing disks: 100 seeds of a broker, 200 of a cluster
 	@$(PY) -m tidelog.sim --seeds 100 --jobs 2
 	@$(PY) -m tidelog.sim --scenario quorum --seeds 200 --jobs 2
+
+MINUTES := 10
+chaos: $(READY)  ## three nodes that are killed, frozen, cut off and left without room; MINUTES=10, SEED= to choose one
+	@$(PY) -m tools.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: $(READY)  ## Tidelog beside a C floor and, where it can be had, Apache Kafka
 	@$(PY) -m bench

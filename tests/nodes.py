@@ -31,6 +31,9 @@ class Node(Launched):
         self.settings = {name: value.replace("{id}", str(id)) for name, value in settings.items()}
         self.module = "tidelog"
         """What is started: the command `tidelog`, or one that is the same with something gone wrong."""
+        self.host = "127.0.0.1"
+        self.prefix: list[str] = []
+        """What the command is started by, such as one that enters a network namespace."""
 
     @property
     def directory_id(self) -> str:
@@ -43,11 +46,11 @@ class Node(Launched):
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def controller_address(self) -> str:
-        return f"127.0.0.1:{self.controller_port}"
+        return f"{self.host}:{self.controller_port}"
 
     def options(self) -> list[str]:
         listeners = [f"PLAINTEXT://{self.bootstrap}"] if BROKER in self.roles.split(",") else []
@@ -79,7 +82,7 @@ class Node(Launched):
         assert self.process is None, f"node {self.id} is started already"
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.module, "serve", *self.options()],
+                [*self.prefix, sys.executable, "-m", self.module, "serve", *self.options()],
                 stdout=subprocess.PIPE,
                 stderr=output,
                 env=_environment(),
@@ -109,8 +112,14 @@ class Nodes:
     """Some nodes that know of each other. `roles` by node id; those that are controllers vote from the beginning.
     `{id}` in a setting is the node's id."""
 
-    def __init__(self, folder: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None) -> None:
-        self.by_id = {id: Node(id, role, folder / f"node-{id}", settings or {}) for id, role in roles.items()}
+    def __init__(
+        self,
+        folder: Path,
+        roles: Mapping[int, str],
+        settings: Mapping[str, str] | None = None,
+        node: Callable[[int, str, Path, Mapping[str, str]], Node] = Node,
+    ) -> None:
+        self.by_id = {id: node(id, role, folder / f"node-{id}", settings or {}) for id, role in roles.items()}
         voters = [node for node in self.by_id.values() if node.is_controller]
         servers = ",".join(node.controller_address for node in voters)
         initial = ",".join(f"{node.id}@{node.controller_address}:{node.directory_id}" for node in voters)

@@ -1,13 +1,17 @@
 """What a partition holds, read over a plain connection: for tests that account for every record."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.batches import Read, batches
 from tests.raw import Connection
 from tidelog.wire.keys import ApiKey
 
 LATEST, EARLIEST = -1, -2
+READ_S = 60.0
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
@@ -76,3 +80,38 @@ def stored(bootstrap: str, topic: str, partition: int = 0) -> list[tuple[int, by
             expected = batch.next_offset
             found += [(offset, value) for offset, _, value in batch.values()]
     return found
+
+
+def committed(bootstrap: str, topic: str, partitions: int) -> list[list[bytes]]:
+    """What a reader of committed records finds in each partition, up to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values: list[list[bytes]] = [[] for _ in range(partitions)]
+    ended: set[int] = set()
+
+    def read() -> bool:
+        for message in consumer.consume(1000, 0.2):
+            error, index = message.error(), message.partition()
+            assert index is not None
+            if error is None:
+                values[index].append(message.value() or b"")
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(index)
+        return len(ended) == partitions
+
+    deadline = time.monotonic() + READ_S
+    try:
+        while not read():
+            assert time.monotonic() < deadline, f"no end of {topic} in {READ_S:g} s: a transaction is open"
+    finally:
+        consumer.close()
+    return values

@@ -520,3 +520,29 @@ def test_a_partition_that_was_moved_after_a_crash_has_what_the_journal_of_its_ol
         for index in range(PARTITIONS):
             assert sim_broker.append("tide", b"new", partition=index) == number
         sim_broker.kill()
+
+
+@pytest.mark.parametrize("came_back", [False, True], ids=["in use", "clean from an earlier life"])
+def test_a_start_that_opens_nothing_keeps_what_a_journal_knows_of_a_partition_that_was_moved(came_back: bool) -> None:
+    """The folder is where it was moved to; the records that only the old folder's journal has are needed until it is
+    opened, however often the broker was started and stopped before."""
+    disk = SimDisk(SimRandom(1))
+    if came_back:  # its mark says that the last stop was clean: but not of what was moved there since
+        stop(SimBroker(TWO, disk=disk))
+    sim_broker = SimBroker(
+        {"log.dirs": "/a", "tidelog.log.dirs.lost": directory_id(disk, "/b")} if came_back else TWO, disk=disk
+    )
+    sim_broker.make_topic("tide", PARTITIONS)
+    for number in range(20):
+        for index in range(PARTITIONS):
+            assert sim_broker.append("tide", b"old", partition=index) == number
+    sim_broker.kill()
+    for moved in [name for name in disk.list_folder("/a") if name.startswith("tide-")]:
+        segment = f"/a/{moved}/{0:020}.log"
+        disk.open(segment).truncate(disk.size(segment) - 10)  # as if the page cache had been lost
+        disk.rename(f"/a/{moved}", f"/b/{moved}")
+    stop(SimBroker(TWO, disk=disk))  # before anybody asks for a log
+    sim_broker = SimBroker(TWO, disk=disk)
+    for index in range(PARTITIONS):
+        assert sim_broker.append("tide", b"new", partition=index) == 20
+    sim_broker.kill()

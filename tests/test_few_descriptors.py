@@ -143,7 +143,7 @@ def test_what_is_behind_a_first_batch_that_came_before_the_log_could_be_opened_w
     disk.left, disk.failing = 0, 1_000_000
     assert send(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     disk.failing = 0
-    assert send(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(1) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert [send(sequence) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
 
 

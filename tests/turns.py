@@ -14,6 +14,7 @@ really long is long each time, so what may be asked again is, and the least coun
 import gc
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ from tidelog.env.real_loop import RealLoop
 LONG_TURN_S = 0.05
 SETTLE_S = 30.0
 TRIES = 3
+SHOWN_FRAMES = 8
+"""Of a sync on the loop so much is told of who asked for it."""
 
 T = TypeVar("T")
 
@@ -151,7 +154,8 @@ class WatchedBroker:
         def noted(name: str, real: Any) -> Any:
             def sync(*args: Any) -> Any:
                 if threading.get_ident() == ident:
-                    seen.syncs.append(name)
+                    by = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in traceback.extract_stack()]
+                    seen.syncs.append(f"{name} by {' '.join(by[-SHOWN_FRAMES - 1 : -1])}")
                 return real(*args)
 
             return sync

@@ -158,7 +158,7 @@ def test_where_nobody_can_look_the_client_tries_again_in_order(sim_broker: SimBr
     assert codes(first) == [ErrorCode.REQUEST_TIMED_OUT]
     second = send(1)
     beside.go_on()
-    assert codes(second) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert codes(second) == [ErrorCode.NOT_ENOUGH_REPLICAS]
     for sequence in (0, 1):
         again = send(sequence)
         beside.go_on()

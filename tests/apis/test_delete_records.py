@@ -4,9 +4,11 @@ import errno
 
 import pytest
 
+from tests.apis.followers import FollowingBroker, change, register, submit
 from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
+from tidelog.wire.records.metadata import BrokerRegistrationChangeRecord
 
 
 @pytest.fixture
@@ -116,3 +118,61 @@ def test_a_start_that_cannot_be_written_down_is_an_error(monkeypatch: pytest.Mon
     asked = delete(broker, 1)
     broker.settle()
     assert told(asked) == (0, 1)
+
+
+# -- with several replicas
+
+
+@pytest.fixture
+def replicated() -> tuple[SimBroker, FollowingBroker, FollowingBroker]:
+    broker = SimBroker()
+    broker.make_topic("tide")
+    for _ in range(3):
+        write(broker, 0, acks=-1)
+    for id in (2, 3):
+        register(broker, id)
+    change(broker, replicas=[1, 2, 3], isr=[1, 2, 3])
+    two, three = FollowingBroker(broker, 2), FollowingBroker(broker, 3)
+    for follower in (two, three):
+        follower.fetch(follower.part(0, 3))
+    return broker, two, three
+
+
+Replicated = tuple[SimBroker, FollowingBroker, FollowingBroker]
+
+
+def test_all_replicas_that_live_have_deleted_what_is_told_to_be(replicated: Replicated) -> None:
+    broker, two, three = replicated
+    parked = two.send()
+    asked = delete(broker, 2)
+    broker.pass_time(0.5)
+    assert not asked.done
+    assert two.take(parked) == [(0, 0, 3, [])]
+    assert parked.response.responses[0].partitions[0].log_start_offset == 2
+    two.fetch(two.part(0, 3, log_start_offset=2))
+    assert not asked.done
+    three.fetch(three.part(0, 3, log_start_offset=1))
+    assert not asked.done
+    three.fetch(three.part(0, 3, log_start_offset=2))
+    assert told(asked) == (0, 2)
+
+
+def test_one_that_is_gone_is_not_waited_for(replicated: Replicated) -> None:
+    broker, two, _ = replicated
+    asked = delete(broker, 2)
+    two.fetch(two.part(0, 3, log_start_offset=2))
+    assert not asked.done
+    submit(broker, BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=300, fenced=1))
+    assert told(asked) == (0, 2)
+
+
+def test_a_deletion_ends_with_its_time_or_with_the_leader(replicated: Replicated) -> None:
+    broker, _, _ = replicated
+    asked = delete(broker, 1, timeout_ms=1000)
+    broker.pass_time(1.2)
+    assert told(asked) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert broker.partition("tide").log.log_start == 1, "it is done here all the same"
+    asked = delete(broker, 2)
+    broker.settle()
+    change(broker, leader=2)
+    assert told(asked) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)

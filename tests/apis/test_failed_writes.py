@@ -14,6 +14,8 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
 STORAGE_ERROR, OUT_OF_ORDER = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+IN_TURN = ErrorCode.NOT_ENOUGH_REPLICAS
+"""Come again, behind what was refused before."""
 
 Send = Callable[..., int]
 
@@ -68,8 +70,8 @@ def test_what_is_behind_a_first_batch_that_failed_waits_for_it(
     breaks(sim_broker, monkeypatch)
     assert send(0) == STORAGE_ERROR
     room(sim_broker, monkeypatch)
-    assert send(1) == OUT_OF_ORDER
-    assert send(2) == OUT_OF_ORDER
+    assert send(1) == IN_TURN
+    assert send(2) == IN_TURN
     for sequence in range(3):
         assert send(sequence) == 0
     assert read_all(sim_broker, "tide") == [b"0", b"1", b"2"]
@@ -83,7 +85,7 @@ def test_other_producers_and_later_epochs_do_not_wait(
     assert send(0) == STORAGE_ERROR
     room(sim_broker, monkeypatch)
     assert send(5, producer_id=8) == 0, "any sequence is taken of one that isn't known"
-    assert send(1) == OUT_OF_ORDER
+    assert send(1) == IN_TURN
     assert send(0, epoch=1) == 0
     assert send(1, epoch=1) == 0
     assert send(0) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -93,9 +95,9 @@ def test_the_earliest_one_that_failed_counts(
     sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full(sim_broker, monkeypatch)
-    assert [send(sequence) for sequence in (5, 3, 4)] == [STORAGE_ERROR, STORAGE_ERROR, OUT_OF_ORDER]
+    assert [send(sequence) for sequence in (5, 3, 4)] == [STORAGE_ERROR, STORAGE_ERROR, IN_TURN]
     room(sim_broker, monkeypatch)
-    assert [send(sequence) for sequence in (5, 4, 3, 4, 5)] == [OUT_OF_ORDER, OUT_OF_ORDER, 0, 0, 0]
+    assert [send(sequence) for sequence in (5, 4, 3, 4, 5)] == [IN_TURN, IN_TURN, 0, 0, 0]
 
 
 def test_order_is_kept_where_sequences_begin_anew(
@@ -104,7 +106,7 @@ def test_order_is_kept_where_sequences_begin_anew(
     full(sim_broker, monkeypatch)
     assert send(SEQUENCE_MAX) == STORAGE_ERROR
     room(sim_broker, monkeypatch)
-    assert send(0) == OUT_OF_ORDER
+    assert send(0) == IN_TURN
     assert send(SEQUENCE_MAX) == 0
     assert send(0) == 0
 
@@ -127,3 +129,19 @@ def test_nobody_is_waited_for_for_ever(sim_broker: SimBroker, send: Send, monkey
     assert send(1, producer_id=8) == 0
     assert sim_broker.partition("tide").expected_again == 0
     assert send(1) == 0
+
+
+def test_a_gap_is_told_once_its_producer_no_longer_tries(
+    sim_broker: SimBroker, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave the batch up: whatever comes behind it must not wait in vain."""
+    assert send(0) == 0
+    full(sim_broker, monkeypatch)
+    assert [send(sequence) for sequence in (1, 2)] == [STORAGE_ERROR, IN_TURN]
+    room(sim_broker, monkeypatch)
+    sim_broker.pass_time(29.0)
+    assert send(2) == IN_TURN
+    sim_broker.pass_time(2.0)
+    assert send(2) == OUT_OF_ORDER
+    assert [send(sequence) for sequence in (1, 2)] == [0, 0]
+    assert send(4) == OUT_OF_ORDER, "of what was never tried nothing is known"

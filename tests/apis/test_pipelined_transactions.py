@@ -213,7 +213,7 @@ def test_partitions_that_are_no_part_of_it_fail_alone_in_the_first_version(sim_b
     pipe.produce(txn, (1, 1))
     pipe.produce(txn, (1, 0))
     pipe.produce(txn, (1, 1))
-    assert pipe.wait(6)[3:] == [[OUT_OF_ORDER], [0], [0]]
+    assert pipe.wait(6)[3:] == [[ErrorCode.NOT_ENOUGH_REPLICAS], [0], [0]]
 
 
 def test_where_no_answer_is_asked_for_a_join_that_fails_closes(sim_broker: SimBroker) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.apis.sim_broker import SimBroker
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
-from tidelog.coordinator.bounds import MARKER_RETRY_S, MARKER_RETRY_S_MAX
-from tidelog.coordinator.txn import decide, ending
+from tidelog.coordinator.bounds import CLIENT_EPOCH_MAX, MARKER_RETRY_S, MARKER_RETRY_S_MAX
+from tidelog.coordinator.txn import decide, ending, state
 from tidelog.coordinator.txn.decide import NO_EPOCH, Producer
 from tidelog.coordinator.txn.markers import Markers
 from tidelog.env.promise import Promise
@@ -38,6 +38,40 @@ def test_whoever_comes_while_a_transaction_is_being_ended_waits_for_it(sim_broke
     sim_broker.settle()
     assert asked.response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
     assert txn.state == "Ongoing"
+
+
+@pytest.mark.parametrize("last", [CLIENT_EPOCH_MAX, 1], ids=["the next epoch", "the next producer id"])
+@pytest.mark.parametrize("wrote", [False, True], ids=["nothing", "something"])
+def test_nobody_is_fenced_by_an_end_of_its_own_that_is_still_being_carried_out(
+    sim_broker: SimBroker, monkeypatch: pytest.MonkeyPatch, last: int, wrote: bool
+) -> None:
+    """The next transaction, in which something is written or nothing, comes as soon as the end is answered."""
+    monkeypatch.setattr(decide, "CLIENT_EPOCH_MAX", last)
+    monkeypatch.setattr(state, "CLIENT_EPOCH_MAX", last)
+    txn = begun(sim_broker, SECOND)
+    assert txn.abort() == 0
+    assert txn.send("accounts", b"two") == 0
+    ended = sim_broker.ask(ApiKey.END_TXN, 5, txn.end_fields(commit=True))
+    assert (ended.producer_id == txn.id, ended.producer_epoch) == ((False, 0) if last == 1 else (True, 2))
+    txn.id, txn.epoch = ended.producer_id, ended.producer_epoch
+    txn.sequences.clear()
+    sim_broker.hold_syncs()
+    if wrote:
+        fields = txn.produce_fields("accounts", txn.batch(b"three", sequence=0))
+        asked = sim_broker.send(ApiKey.PRODUCE, 12, fields)
+    else:
+        asked = sim_broker.send(ApiKey.END_TXN, 5, txn.end_fields(commit=False))
+    sim_broker.settle()
+    assert not asked.done
+    sim_broker.let_sync()
+    sim_broker.settle()
+    if wrote:
+        assert asked.response.responses[0].partition_responses[0].error_code == 0
+    else:
+        assert asked.response.error_code == 0
+        txn.id, txn.epoch = asked.response.producer_id, asked.response.producer_epoch
+    assert txn.abort() == 0
+    assert read_committed(sim_broker, "accounts") == [b"two"]
 
 
 def test_nobody_waits_longer_than_a_second(sim_broker: SimBroker) -> None:

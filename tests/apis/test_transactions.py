@@ -286,7 +286,7 @@ def test_what_comes_behind_a_batch_that_was_refused_is_refused_until_that_one_is
     txn.init()
     assert txn.send("accounts", b"a", sequence=0) == ErrorCode.INVALID_TXN_STATE
     assert txn.add("accounts", 0) == 0
-    assert txn.send("accounts", b"b", sequence=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert txn.send("accounts", b"b", sequence=1) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert txn.send("accounts", b"a", sequence=0) == 0
     assert txn.send("accounts", b"b", sequence=1) == 0
     assert txn.commit() == 0

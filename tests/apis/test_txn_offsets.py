@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.apis.sim_broker import SimBroker
-from tests.apis.txn import CLASSIC, SECOND, Txn, fetch
+from tests.apis.txn import CLASSIC, SECOND, Asks, Txn, fetch
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.keys import ApiKey
 
@@ -46,10 +46,10 @@ def commit_offset(txn: Txn, offset: int, version: int | None = None, **member: A
     return txn.sim_broker.ask(ApiKey.TXN_OFFSET_COMMIT, version, fields).topics[0].partitions[0].error_code
 
 
-def committed(sim_broker: SimBroker, *, stable: bool = False) -> tuple[int, int]:
+def committed(sim_broker: Asks, *, stable: bool = False, group: str = "readers") -> tuple[int, int]:
     """(offset, error) of `input` 0 in the group."""
-    group = {"group_id": "readers", "topics": [{"name": "input", "partition_indexes": [0]}]}
-    answer = sim_broker.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [group], "require_stable": stable})
+    asked = {"group_id": group, "topics": [{"name": "input", "partition_indexes": [0]}]}
+    answer = sim_broker.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [asked], "require_stable": stable})
     told = answer.groups[0].topics[0].partitions[0]
     return told.committed_offset, told.error_code
 

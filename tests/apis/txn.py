@@ -1,8 +1,9 @@
 """A transactional producer made of raw requests, for a broker on virtual time: any version, any order, any lie."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from tests.apis.sim_broker import NOW_MS, SimBroker
+from tests.apis.sim_broker import NOW_MS
 from tests.batches import TRANSACTIONAL, Batch, Producer, Sent
 from tidelog.wire.batch import iterate, records
 from tidelog.wire.keys import ApiKey
@@ -13,10 +14,22 @@ SECOND = {"produce": 12, "end": 5}
 """Versions of a client that joins partitions by producing, and has an epoch for each transaction."""
 
 
+class Asks(Protocol):
+    """A broker, or several of them."""
+
+    def ask(self, key: int, version: int, fields: Mapping[str, Any]) -> Any:
+        """The answer, waited for."""
+        ...
+
+    def settle(self) -> None:
+        """Let everything happen that happens by itself."""
+        ...
+
+
 class Txn:
     """One producer. `id` and `epoch` are what it was told last."""
 
-    def __init__(self, sim_broker: SimBroker, name: str = "bank", *, versions: dict[str, int] = CLASSIC) -> None:
+    def __init__(self, sim_broker: Asks, name: str = "bank", *, versions: dict[str, int] = CLASSIC) -> None:
         self.sim_broker = sim_broker
         self.name = name
         self.versions = versions
@@ -124,16 +137,16 @@ class Txn:
         return self.describe().transaction_state
 
 
-def read_committed(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
+def read_committed(sim_broker: Asks, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
     """What a reader of committed records sees, filtered by the aborted list as clients do it."""
     return _walk(sim_broker, topic, partition, offset, isolation=1)
 
 
-def read_all(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
+def read_all(sim_broker: Asks, topic: str, partition: int = 0, offset: int = 0) -> list[bytes]:
     return _walk(sim_broker, topic, partition, offset, isolation=0)
 
 
-def fetch(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0, *, isolation: int = 1) -> Any:
+def fetch(sim_broker: Asks, topic: str, partition: int = 0, offset: int = 0, *, isolation: int = 1) -> Any:
     """One partition's answer to a fetch that waits for nothing."""
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     fields = {
@@ -146,7 +159,7 @@ def fetch(sim_broker: SimBroker, topic: str, partition: int = 0, offset: int = 0
     return sim_broker.ask(ApiKey.FETCH, 12, fields).responses[0].partitions[0]
 
 
-def _walk(sim_broker: SimBroker, topic: str, partition: int, offset: int, *, isolation: int) -> list[bytes]:
+def _walk(sim_broker: Asks, topic: str, partition: int, offset: int, *, isolation: int) -> list[bytes]:
     found: list[bytes] = []
     while True:
         answer = fetch(sim_broker, topic, partition, offset, isolation=isolation)

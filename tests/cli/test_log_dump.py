@@ -142,3 +142,31 @@ def test_everything_that_a_broker_wrote_can_be_told(tmp_path: Path) -> None:
     types = {entry["type"] for entry in entries if "type" in entry}
     assert types >= {"LeaderChangeMessage", "RegisterBrokerRecord", "TopicRecord", "PartitionRecord", "ConfigRecord"}
     assert {entry["producer_id"] for entry in entries if entry["kind"] == "producer snapshot"}
+
+
+def test_what_a_journal_knows_can_be_told(tmp_path: Path) -> None:
+    """Of a broker that runs, whose segments may not be durable yet; and where it is damaged, that is said."""
+    with Broker({"tidelog.durability": "fsync", "tidelog.journal.bytes": "1048576"}, data=tmp_path) as broker:
+        Admin(broker.bootstrap).create_topic("tides", 1, 1)
+        values = [f"record {number}" for number in range(40)]
+        with Producer(broker.bootstrap) as producer:
+            for value in values:
+                producer.send("tides", value)
+                producer.flush()
+        result = dump(tmp_path, "--records", "--json")
+        assert result.exit_code == 0, result.output[-2000:]
+        journals = [path.read_bytes() for path in sorted(tmp_path.glob("tidelog-journal-?"))]
+    entries = [json.loads(line) for line in result.output.splitlines()]
+    told = [entry for entry in entries if entry["kind"] == "journal"]
+    blocks = [entry for entry in told if "block" in entry]
+    assert {(entry["topic"], entry["partition"], entry["segment"]) for entry in blocks} == {("tides", 0, 0)}
+    records = [entry["value"] for entry in told if "headers" in entry]
+    assert records, "the first ones are synced themselves, until there is a journal"
+    assert records == values[-len(records) :]
+    damaged = tmp_path / "tidelog-journal-9"
+    written = max(journals, key=lambda data: len(data.rstrip(bytes(1))))
+    first = next(entry for entry in blocks)
+    damaged.write_bytes(written[: first["position"]] + b"damage" + written[first["position"] + 6 :])
+    broken = dump(damaged)
+    assert broken.exit_code == 1
+    assert "DAMAGED position 0: a block is damaged, and sound ones are behind it" in broken.output

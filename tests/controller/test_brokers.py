@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.metadata.images import DIRECTORY, TOPIC_ID, broker, directory, image_of, partition, topic
-from tidelog.controller import brokers
+from tidelog.controller import brokers, directories
 from tidelog.controller.brokers import Registration
 from tidelog.controller.leaders import LOOKS_A_STEP, Defaults, change_leaders
 from tidelog.env.slices import Steps, whole
@@ -161,6 +161,42 @@ def test_one_of_two_directories_is_lost_and_the_other_keeps_what_it_has() -> Non
     image = after(image, records)
     image = after(image, whole(brokers.unfence(image, 1, epoch, DEFAULTS))[0])
     assert [(p.leader, p.isr) for p in image.topics["t"].partitions] == [(1, (1,)), (-1, ())]
+
+
+def test_directory_that_failed_and_came_back_as_another_one_is_lost() -> None:
+    """When it failed it was taken from what the broker has: what comes instead of it is empty all the same."""
+    both = broker(epoch=6)
+    both.log_dirs = [DIRECTORY, b"second directory"]
+    image = image_of(both, *topic(partitions=2))
+    image = after(
+        image,
+        [PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, directories=[b"second directory"])],
+    )
+    failed = whole(directories.offline(image, image.brokers[1], frozenset([b"second directory"]), DEFAULTS))
+    image = after(image, failed)
+    replaced = replace(registration(previous_epoch=6), log_dirs=(DIRECTORY, b"an empty one 123"))
+    records, epoch = register(image, replaced)
+    image = after(image, records)
+    image = after(image, whole(brokers.unfence(image, 1, epoch, DEFAULTS))[0])
+    assert [(p.leader, p.isr) for p in image.topics["t"].partitions] == [(1, (1,)), (-1, ())]
+
+
+def test_directory_that_failed_and_is_mended_has_what_it_had() -> None:
+    both = broker(epoch=6)
+    both.log_dirs = [DIRECTORY, b"second directory"]
+    image = image_of(both, *topic(partitions=2))
+    image = after(
+        image,
+        [PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, directories=[b"second directory"])],
+    )
+    image = after(
+        image, whole(directories.offline(image, image.brokers[1], frozenset([b"second directory"]), DEFAULTS))
+    )
+    mended = replace(registration(previous_epoch=6), log_dirs=(DIRECTORY, b"second directory"))
+    records, epoch = register(image, mended)
+    image = after(image, records)
+    image = after(image, whole(brokers.unfence(image, 1, epoch, DEFAULTS))[0])
+    assert [(p.leader, p.isr) for p in image.topics["t"].partitions] == [(1, (1,)), (1, (1,))]
 
 
 def test_replica_whose_directory_is_not_registered_is_not_elected() -> None:

@@ -148,6 +148,9 @@ def test_feature_goes_down_when_it_is_told_to() -> None:
         ("transaction.version", 3, 1),
         ("transaction.version", -1, 2),
         ("no.such.version", 1, 1),
+        ("no.such.version", 0, 1),
+        ("no.such.version", 0, 2),
+        ("", 0, 1),
         ("metadata.version", 31, 1),
         ("metadata.version", 29, 2),
         ("metadata.version", 29, 3),
@@ -163,6 +166,13 @@ def test_impossible_level_is_refused(name: str, level: int, kind: int) -> None:
 def test_same_level_again_is_no_error() -> None:
     assert update("kraft.version", 1) == ([], 0)
     assert update("metadata.version", 30) == ([FeatureLevelRecord(name="metadata.version", feature_level=30)], 0)
+
+
+def test_feature_that_is_named_twice_is_written_once() -> None:
+    named = [FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=2) for level in (1, 0)]
+    records, response = whole(update_features(image_of(), UpdateFeaturesRequest(feature_updates=named), 1, 1, DEFAULTS))
+    assert records == [FeatureLevelRecord(name="group.version", feature_level=0)]
+    assert [result.feature for result in response.results] == ["group.version"] * 2, "and told twice"
 
 
 def test_results_for_each_feature_up_to_version_one() -> None:
@@ -199,7 +209,7 @@ def test_no_producer_ids_for_an_old_self_or_when_they_ran_out() -> None:
 
 def test_moving_partitions_are_listed() -> None:
     image = image_of(broker(), broker(2), *topic(partitions=2))
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=None)).topics == []
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=None))).topics == []
     moving = PartitionChangeRecord(
         partition_id=1, topic_id=TOPIC_ID, replicas=[1, 2], adding_replicas=[2], directories=[bytes(16)] * 2
     )
@@ -210,12 +220,12 @@ def test_moving_partitions_are_listed() -> None:
             partitions=[OngoingPartitionReassignment(partition_index=1, replicas=[1, 2], adding_replicas=[2])],
         )
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=None)).topics == expected
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=None))).topics == expected
     asked = [
         ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 1, 9]),
         ListPartitionReassignmentsTopics(name="unknown", partition_indexes=[0]),
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked)).topics == expected
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked))).topics == expected
 
 
 def test_new_cluster_starts_with_its_bootstrap_records() -> None:

@@ -1,21 +1,26 @@
 """The active controller and its clock: who is fenced when, and who isn't, since it was the controller that was held."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.apis.controllers import ControllerNode
 from tests.controller.nodes import Node, World
 from tests.metadata.images import broker
+from tidelog.apis import broker_heartbeat
 from tidelog.controller.leaders import Defaults
 from tidelog.controller.liveness import Liveness
 from tidelog.env import Environment
 from tidelog.env.loop import Timer
 from tidelog.env.promise import Promise
+from tidelog.machine.decision import Decision
 from tidelog.metadata.image import EMPTY_IMAGE
 from tidelog.sim.world.loop import SimLoop, Timeline
 from tidelog.sim.world.random import SimRandom
 from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 class Held:
@@ -193,6 +198,60 @@ def test_broker_that_was_heard_while_its_fencing_waited_is_not_fenced(node: Node
     waiting = False
     node.world.run(0.5)
     assert fenced(node) == []
+
+
+def test_broker_that_dies_while_its_fencing_is_being_answered_is_fenced(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was heard again before it was decided, so that nothing was done; the answer came when it was dead."""
+    live = node.controller.liveness
+    submit, answers = node.controller.submit_steps, list[Promise[None]]()
+
+    def answered_late(decide: Any) -> Promise[Any]:
+        late: Promise[Any] = Promise()
+        decided = submit(decide)
+        answers.append(late)
+        node.loop.call_later(3.0, lambda: late.resolve(decided.result()))
+        return late
+
+    live.heard(2, 14, 20, 7)
+    live.heard(3, 15, 20, 9)
+    monkeypatch.setattr(live, "_submit", lambda decide: (live.heard(2, 14, 20, 8), answered_late(decide))[1])
+    live.connection_broken(7)
+    node.world.run(0.8)
+    assert len(answers) == 1
+    monkeypatch.setattr(live, "_submit", submit)
+    live.connection_broken(8)
+    node.world.run(4.0)
+    assert fenced(node) == [2]
+
+
+def test_broker_that_died_before_it_was_let_in_stays_out() -> None:
+    """It asked for that on a second connection, while the end of the first one and much else was yet to be decided."""
+    cluster = ControllerNode()
+    cluster.join(3)
+    assert cluster.register(2).error_code == ErrorCode.NONE
+    assert cluster.beat(2, connection=7, want_fence=True).is_fenced
+    node, live = cluster.node, cluster.controller.liveness
+    waiting = True
+
+    def long(image: object, now_ms: int):
+        while waiting:
+            yield
+        return Decision([], None)
+
+    node.controller.submit_steps(long)
+    live.connection_broken(7)
+    node.world.run(0.8)
+    given = BrokerHeartbeatRequest(
+        broker_id=2, broker_epoch=cluster.epochs[2], current_metadata_offset=cluster.image.offset
+    )
+    broker_heartbeat.handle(cast(Any, SimpleNamespace(services=cluster.services, connection_id=8)), given)
+    live.connection_broken(8)
+    node.world.run(0.8)
+    waiting = False
+    node.world.run(5.0)
+    assert fenced(node) == [2]
 
 
 def test_fencing_that_takes_long_and_fails_is_tried_once_at_a_time() -> None:

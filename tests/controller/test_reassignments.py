@@ -25,7 +25,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tidelog.wire.records.metadata import Record
+from tidelog.wire.records.metadata import ConfigRecord, Record
 from tidelog.wire.records.topics import PartitionChangeRecord, TopicRecord
 
 ANY = Defaults()
@@ -76,7 +76,7 @@ def moved(image: ClusterImage, wanted: Sequence[int] | None) -> ClusterImage:
 
 
 def listed(image: ClusterImage) -> list[tuple[list[int], list[int], list[int]]]:
-    response = list_reassignments(image, ListPartitionReassignmentsRequest())
+    response = whole(list_reassignments(image, ListPartitionReassignmentsRequest()))
     return [(p.replicas, p.adding_replicas, p.removing_replicas) for t in response.topics for p in t.partitions]
 
 
@@ -93,11 +93,11 @@ def test_new_replica_is_added_first_and_the_old_one_waits() -> None:
     ]
     assert results == [ReassignablePartitionResponse(error_message=None)]
     image = after(cluster(), records)
-    response = list_reassignments(image, ListPartitionReassignmentsRequest())
+    response = whole(list_reassignments(image, ListPartitionReassignmentsRequest()))
     moving = OngoingPartitionReassignment(replicas=[1, 3, 2], adding_replicas=[3], removing_replicas=[2])
     assert response.topics == [OngoingTopicReassignment(name="t", partitions=[moving])]
     others = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 7]) for name in ("t", "u")]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=others)) == response
+    assert whole(list_reassignments(image, ListPartitionReassignmentsRequest(topics=others))) == response
 
 
 def test_cancelled_reassignment_leaves_no_trace() -> None:
@@ -199,3 +199,15 @@ def test_cancellation_that_would_lose_data_needs_the_topics_leave() -> None:
     assert result.error_code == 0
     (found,) = after(image, records).topics["t"].partitions
     assert (found.replicas, found.isr, found.leader, found.leader_recovery_state) == ((1, 2), (1,), 1, 1)
+
+
+def test_a_topic_in_memory_stays_where_it_is() -> None:
+    """While it moves there would be two replicas, of which a restart leaves nothing."""
+    in_memory = ConfigRecord(resource_type=2, resource_name="t", name="tidelog.storage", value="memory")
+    image = cluster(in_memory, replicas=(1,))
+    for wanted in ([2], [1, 2]):
+        records, (result,) = ask(image, wanted)
+        assert records == []
+        assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "'t' would have 2 replicas, and be kept in memory" in (result.error_message or "")
+    assert ask(image, [1]) == ([], [ReassignablePartitionResponse(partition_index=0, error_message=None)])

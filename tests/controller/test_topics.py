@@ -434,3 +434,22 @@ def many_grown() -> Steps[Any]:
 )
 def test_a_request_of_many_leaves_others_their_turns(request_of_many: Callable[[], Steps[Any]], turns: float) -> None:
     assert turns - 1 <= sum(1 for _ in request_of_many()) <= turns + 1
+
+
+def test_a_topic_in_memory_has_one_replica() -> None:
+    image = image_of(broker(1), broker(2))
+    in_memory = {"tidelog.storage": "memory"}
+    _, response = create(image, new("a", factor=2, **in_memory), new("b", **in_memory), new("c", factor=2))
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REPLICATION_FACTOR, 0, 0]
+    assert response.topics[0].error_message == (
+        "Topic 'a' would have 2 replicas, and be kept in memory (tidelog.storage=memory): a broker that restarts has "
+        "nothing of it, so there is one replica, and no copy. Ask for one, or for tidelog.storage=disk."
+    )
+    assigned = CreatableTopic(
+        name="d",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])],
+        configs=[CreatableTopicConfig(name="tidelog.storage", value="memory")],
+    )
+    assert create(image, assigned)[1].topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -51,3 +51,11 @@ def test_one_removal_is_a_small_part_of_a_batch() -> None:
     """It is cut at the topic's `max.message.bytes` where that is lower; by default the bound is what makes it short."""
     assert bounds.REMOVAL_BATCH_BYTES < MESSAGE_BYTES_MAX
     assert bounds.EXPIRED_AT_ONCE <= bounds.REMOVED_AT_ONCE <= bounds.COMMITTED_AT_ONCE
+
+
+def test_what_waits_for_another_broker_is_several_requests_at_most_some_megabytes() -> None:
+    """A name of 249 characters, an index, an object or two for each."""
+    assert 10 * bounds.MARKERS_TOGETHER < bounds.MARKERS_WAITING_MAX
+    assert bounds.TRANSACTION_PARTITIONS_MAX < bounds.MARKERS_WAITING_MAX
+    assert bounds.MARKERS_WAITING_MAX * (NAME_CHARACTERS_MAX + 250) <= 100 << 20
+    assert bounds.CHECKED_TOGETHER < bounds.CHECKS_WAITING_MAX

@@ -29,6 +29,8 @@ BROKERS = range(11, 16)
 METADATA_ID = bytes(15) + b"\x01"
 SETTINGS = {"broker.session.timeout.ms": "6000", "auto.leader.rebalance.enable": "false"}
 CAUGHT_UP = 2**40
+LOST_DIRECTORY = bytes(15) + b"\x02"
+"""Kafka's id for what is in no directory that the broker can use."""
 TOPICS: dict[str, tuple[dict[str, str], list[list[int]]]] = {
     "strict": ({"min.insync.replicas": "2"}, [[11, 12, 13], [12, 13, 14], [15, 11, 12]]),
     "unclean": ({"unclean.leader.election.enable": "true"}, [[11, 12, 13], [14, 15, 11]]),
@@ -371,7 +373,7 @@ class Both:
         name, index, partition = self._partition()
         id = self.random.choice(partition.replicas if self.random.random() < 0.9 else list(BROKERS))
         if id in self.image.brokers:
-            chosen = self.random.choice([*directories(id), *directories(id), b"not there  %4d " % id])
+            chosen = self.random.choice([*directories(id), *directories(id), LOST_DIRECTORY])
             self.ask("assign", id, chosen, name, index)
 
     def lose_directory(self) -> None:

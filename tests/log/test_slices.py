@@ -118,3 +118,26 @@ def test_a_slice_that_finds_no_room_leaves_nothing_behind() -> None:
         log.append_records(memoryview(data), first.end, len(data), NOW_MS)
     assert log.log_end == first.next_offset
     assert log.segments.file_of(log.segments[0]).size() == first.end
+
+
+@pytest.mark.parametrize("begins", ["after a cut", "after a restart"])
+def test_producers_that_are_not_read_yet_know_each_batch_of_a_slice_once(sim: LogHarness, begins: str) -> None:
+    """The simulator found it: a batch that was noted twice took the place of one that its sender sent again."""
+    leader = sim.log("leader", tidelog_durability="os")
+    for sequence in range(5):
+        put(leader, (b"key", b"value"), producer=Producer(1, 0, sequence))
+    data = bytearray(b"".join(leader.segments.file_of(one).read(0, one.size) for one in leader.segments))
+    first = next(iterate(data)).end
+    log = sim.log("follower")
+    log.append_records(memoryview(data), 0, len(data) if begins == "after a cut" else first, NOW_MS)
+    sim.flush(log)
+    if begins == "after a cut":
+        log.truncate_to(1)
+    else:
+        sim.kill()
+        sim.start()
+        log = sim.log("follower")
+    log.append_records(memoryview(data), first, len(data), NOW_MS)
+    producer = log.producers.get(1)
+    assert producer is not None
+    assert [batch.first_sequence for batch in producer.window] == [0, 1, 2, 3, 4]

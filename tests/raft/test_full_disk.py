@@ -7,6 +7,8 @@ import pytest
 from tests.log.harness import LogHarness
 from tests.raft.cluster import Cluster, SimReplica
 from tests.raft.drivers import VOTERS, DrivenReplica, format_with_voters
+from tidelog.log.segment import Segment
+from tidelog.log.segments import Segments
 from tidelog.raft.control import control_batch, data_batch, leader_change, voters_record
 from tidelog.raft.events import CommitHeard, LeaderHeard, LogEnd, VoteRequested
 from tidelog.raft.settings import RaftSettings
@@ -85,3 +87,32 @@ def test_log_of_which_a_part_was_written_is_as_long_as_it_is() -> None:
     driver.take(newer)
     driver.handle(CommitHeard(5, 3))
     assert [value for batch in replica.listener.replayed for value in batch.values] == [b"x" * 500]
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EMFILE])
+def test_checkpoint_that_can_be_installed_in_part_only_leaves_a_replica_that_takes_no_further_part(
+    reason: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log is gone, and what the checkpoint says isn't in force. The next start begins behind the checkpoint."""
+    cluster = Cluster(5, 3, observers=1)
+    observer = cluster.replicas[4]
+    cluster.run(lambda: observer.node.driver.high_watermark > 10)
+    end = observer.node.driver.log_end
+    observer.crash(power_loss=False)
+    cluster.run(lambda: cluster.leader().node.driver.log_start > end)
+    begin, failed = Segments.begin, list[int]()
+
+    def refused(segments: Segments, base: int, now_ms: int) -> Segment:
+        if base == observer.node.driver.log_start > end and not failed:
+            failed.append(base)
+            raise OSError(reason, "it can't be made")
+        return begin(segments, base, now_ms)
+
+    observer.start()
+    monkeypatch.setattr(Segments, "begin", refused)
+    cluster.run(lambda: bool(failed))
+    cluster.settle(1.0)
+    assert observer.node.driver.offline is not None
+    observer.crash(power_loss=False)
+    observer.start()
+    cluster.heal()

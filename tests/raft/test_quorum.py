@@ -34,6 +34,7 @@ from tidelog.raft.events import (
     VoteRequested,
 )
 from tidelog.raft.quorum import NEWER_EPOCH, SAME_EPOCH, Quorum, Role
+from tidelog.raft.settings import RaftSettings
 from tidelog.raft.voters import ReplicaKey, Voter, VoterSet
 
 ONE = ReplicaKey(1, b"directory-of-one")
@@ -123,6 +124,26 @@ def test_refused_candidate_waits_for_its_timer() -> None:
     handle(q, TimedOut(), VoteAnswered(2, 0, granted=True, pre_vote=True))
     assert handle(q, VoteAnswered(2, 1, granted=False), VoteAnswered(3, 1, granted=False)) == []
     assert q.role is Role.CANDIDATE
+
+
+def test_candidate_that_is_refused_stands_again_soon() -> None:
+    """Two stood at once, and the third is dead: whose wait is the shorter one wins the next time."""
+    q = quorum(ONE, ONE, TWO, THREE)
+    handle(q, TimedOut(), VoteAnswered(3, 0, granted=True, pre_vote=True))
+    assert handle(q, VoteAnswered(2, 1, granted=False)) == [SetTimer(TimerKind.BACKOFF)]
+    assert handle(q, VoteAnswered(3, 1, granted=False)) == [], "the wait isn't begun anew"
+    assert handle(q, TimedOut()) == [
+        SetTimer(TimerKind.ELECTION),
+        AskVotes(1, LogEnd(), pre_vote=True, voter_ids=(2, 3)),
+    ]
+
+
+def test_wait_after_a_refusal_is_random_and_no_longer_than_its_setting() -> None:
+    settings = RaftSettings(election_backoff_max_ms=400)
+    bounds = [
+        settings.timeout_ms(SetTimer(TimerKind.BACKOFF), pick) for pick in (lambda low, _: low, lambda _, high: high)
+    ]
+    assert bounds == [100, 400]
 
 
 def test_vote_is_remembered_before_it_is_told() -> None:

@@ -195,8 +195,8 @@ class Copied:
     def check(self) -> None:
         for machine in self.up:
             broker = machine.running.broker
-            assert broker.fetchers is not None
-            broker.fetchers.check_invariants()
+            assert broker.replication is not None
+            broker.replication.fetchers.check_invariants()
             broker.services.replicas.check_invariants()
             for partition in broker.services.replicas:
                 partition.log.check_invariants()

@@ -219,7 +219,7 @@ def test_what_comes_behind_a_refused_batch_waits_for_it(broker: SimBroker) -> No
     partition.follow_image(elsewhere(image))
     assert refused(lambda: put(partition, sent(0))) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition.follow_image(image._replace(leader_epoch=image.leader_epoch + 2))
-    assert refused(lambda: put(partition, sent(1))) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(lambda: put(partition, sent(1))) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert put(partition, batch(b"of nobody")) == 0
     assert put(partition, batch(producer=Producer(8, 0, 4))) == 1
     assert [put(partition, sent(sequence)) for sequence in (0, 1)] == [2, 3]
@@ -240,7 +240,7 @@ def test_what_several_were_refused_waits_for_the_first_of_them(broker: SimBroker
     for sequence in (3, 4):
         data = memoryview(bytearray(sent(sequence)))
         partition.expect_again(data, 0, len(data), NOW_MS)
-    assert refused(lambda: put(partition, sent(4))) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(lambda: put(partition, sent(4))) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert [put(partition, sent(sequence)) for sequence in (3, 4)] == [0, 1]
 
 
@@ -252,7 +252,7 @@ def test_a_producer_that_the_log_knows_is_kept_in_order_by_the_log_alone(broker:
     assert put(partition, sent(0)) == 0, "one that is there already is told so, whatever is waited for"
     data = memoryview(bytearray(sent(0, epoch=1)))
     partition.expect_again(data, 0, len(data), NOW_MS)
-    assert refused(lambda: put(partition, sent(1, epoch=1))) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(lambda: put(partition, sent(1, epoch=1))) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert [put(partition, sent(sequence, epoch=1)) for sequence in (0, 1)] == [1, 2]
 
 

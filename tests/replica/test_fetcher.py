@@ -205,8 +205,8 @@ def test_a_topic_that_goes_is_copied_no_more_and_one_of_its_name_begins_anew() -
     copied.delete(TOPIC)
     copied.settle(1.0)
     for machine in copied.machines.values():
-        assert machine.running.broker.fetchers is not None
-        assert not machine.running.broker.fetchers.fetchers
+        assert machine.running.broker.replication is not None
+        assert not machine.running.broker.replication.fetchers.fetchers
     copied.create(TOPIC, 1, {"min.insync.replicas": "1"})
     copied.append(b"new")
     assert len(list(iterate(copied.copied()))) == 1
@@ -219,7 +219,7 @@ def test_many_partitions_have_one_session_a_leader() -> None:
     for index in range(0, 60, 7):
         copied.copied(index=index)
     for machine in copied.machines.values():
-        fetchers = machine.running.broker.fetchers
+        fetchers = machine.running.broker.replication.fetchers
         assert fetchers is not None
         assert len(fetchers.fetchers) == 2
         assert sum(len(fetcher) for fetcher in fetchers.fetchers.values()) == 40

@@ -1,26 +1,36 @@
-"""What a leader says of followers that copy nothing, and what it acknowledges before the controller has heard that."""
+"""How a leader asks the controller for another ISR, and what counts until the controller has said what is."""
 
 from typing import Any
 
 import pytest
 
-from tests.apis.sim_broker import SimBroker, batch, produce_fields
+from tests.apis.followers import FollowingBroker, change, register
+from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tidelog.env.promise import Promise
-from tidelog.machine.decision import Decision
 from tidelog.replica.in_sync import AGAIN_S, InSync
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
-from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from tidelog.wire.records.metadata import PartitionChangeRecord
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionResult,
+    TopicResult,
+)
 
 
-class Asked:
-    """The controller, as the leader asks it; it answers when the test lets it."""
+class Controller:
+    """As the leader asks it; it answers when the test lets it."""
 
     def __init__(self, broker: SimBroker) -> None:
+        self.broker = broker
         self.requests: list[AlterPartitionRequest] = []
         self.answers: list[Promise[Any]] = []
-        broker.services.replicas.in_sync = InSync(broker.loop, 1, self.ask, lambda: 7)
+        services = broker.services
+        in_sync = InSync(
+            services.env, 1, lambda: services.metadata.image, services.replicas, self.ask, lambda: 7, lag_ms=30_000
+        )
+        services.replicas.in_sync = in_sync
+        services.metadata.subscribe(in_sync.brokers_changed)
 
     def ask(self, request: AlterPartitionRequest) -> Promise[Any]:
         self.requests.append(request)
@@ -28,83 +38,145 @@ class Asked:
         return self.answers[-1]
 
     @property
-    def last(self) -> list[tuple[int, list[int], int]]:
-        """Partition, ISR and partition epoch of each that the last request names."""
+    def last(self) -> list[tuple[int, list[tuple[int, int]], int]]:
+        """Partition, ISR with broker epochs, and partition epoch of each that the last request names."""
         return [
-            (one.partition_index, [state.broker_id for state in one.new_isr_with_epochs], one.partition_epoch)
+            (
+                one.partition_index,
+                [(state.broker_id, state.broker_epoch) for state in one.new_isr_with_epochs],
+                one.partition_epoch,
+            )
             for topic in self.requests[-1].topics
             for one in topic.partitions
         ]
+
+    def answer(self, **fields: Any) -> None:
+        """The last request, with the same for each of its partitions."""
+        topics = [
+            TopicResult(
+                topic_id=topic.topic_id,
+                partitions=[PartitionResult(partition_index=one.partition_index, **fields) for one in topic.partitions],
+            )
+            for topic in self.requests[-1].topics
+        ]
+        self.answers[-1].resolve(AlterPartitionResponse(topics=topics))
+        self.broker.settle()
 
 
 @pytest.fixture
 def broker() -> SimBroker:
     made = SimBroker()
     made.make_topic("tide", partitions=2)
+    for id in (2, 3):
+        register(made, id)
     return made
 
 
-def change(broker: SimBroker, index: int = 0, **fields: Any) -> None:
-    topic_id = broker.services.metadata.image.topics["tide"].id
-    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id, **fields)
-    broker.wait(broker.services.controller.submit(lambda image, now_ms: Decision([record], None)))
-    broker.settle()
+def replicate(broker: SimBroker, *isr: int, index: int = 0) -> None:
+    change(broker, index=index, replicas=[1, 2, 3], isr=list(isr))
 
 
-def produce(broker: SimBroker, partition: int = 0) -> Any:
+def produce(broker: SimBroker, partition: int = 0) -> Asked:
     fields = produce_fields("tide", batch(), partition=partition, timeout_ms=60_000)
     asked = broker.send(ApiKey.PRODUCE, 9, fields)
     broker.settle()
     return asked
 
 
-def test_nothing_is_acknowledged_while_others_are_in_the_isr(broker: SimBroker) -> None:
-    controller = Asked(broker)
-    change(broker, replicas=[1, 2, 3], isr=[1, 2, 3])
-    waits = produce(broker)
+def test_until_the_answer_the_largest_set_counts(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
     partition = broker.partition("tide")
-    assert not waits.done
-    assert (partition.log.durable_end, partition.high_watermark) == (1, 0)
-    assert controller.last == [(0, [1], partition.image.partition_epoch)]
-    assert (controller.requests[0].broker_id, controller.requests[0].broker_epoch) == (1, 7)
-    change(broker, isr=[1])
-    assert waits.response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    assert partition.high_watermark == 1
-    controller.answers[0].resolve(AlterPartitionResponse())
-    broker.pass_time(1.0)
-    assert len(controller.requests) == 1
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
+    assert controller.last == [(0, [(1, 7), (3, 300)], partition.image.partition_epoch)]
+    waits = produce(broker)
+    assert (waits.done, partition.high_watermark, partition.isr) == (False, 0, (1,))
+    controller.answer(leader_id=1, leader_epoch=0, isr=[1, 3], partition_epoch=partition.image.partition_epoch + 1)
+    assert (waits.done, partition.high_watermark, partition.isr) == (False, 0, (1, 3))
+    three.fetch(three.part(0, 1))
+    assert (waits.done, partition.high_watermark) == (True, 1)
     broker.check()
 
 
-def test_a_partition_without_records_stays_as_it_was_made(broker: SimBroker) -> None:
-    """Any of its replicas may lead it: a broker that stops hands it over."""
-    controller = Asked(broker)
-    for index in (0, 1):
-        change(broker, index=index, replicas=[1, 2, 3], isr=[1, 2, 3])
-    broker.partition("tide")
-    broker.pass_time(10.0)
-    assert controller.requests == []
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_refusal_leaves_the_isr_as_it_is_known(broker: SimBroker, code: ErrorCode) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1, 2)
+    two, three = FollowingBroker(broker, 2), FollowingBroker(broker, 3)
+    for follower in (two, three):
+        follower.fetch(follower.part(0, 0))
+    waits = produce(broker)
+    two.fetch(two.part(0, 1))
+    assert not waits.done
+    register(broker, 3, epoch=301)
+    controller.answer(error_code=code)
+    assert waits.done
+    broker.pass_time(2 * AGAIN_S)
+    assert len(controller.requests) == 1, "its broker came back as another"
 
 
-def test_a_leader_shows_nothing_of_which_it_does_not_know_that_others_have_it(broker: SimBroker) -> None:
-    broker.append("tide", b"x")
-    Asked(broker)
-    broker.services.replicas.in_sync = None
-    again = SimBroker(disk=broker.kill())  # it had no time to write its high watermark down
-    controller = Asked(again)
-    change(again, replicas=[1, 2, 3], isr=[1, 2, 3])
-    partition = again.partition("tide")
-    assert (partition.log.durable_end, partition.high_watermark) == (1, 0)
-    assert partition.catching_up
-    again.settle()
-    assert controller.last == [(0, [1], partition.image.partition_epoch)]
+@pytest.mark.parametrize("how", ["lost", "unknown", "newer"])
+def test_what_may_have_been_done_counts_until_the_metadata_say_what_is(broker: SimBroker, how: str) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1, 2)
+    two, three = FollowingBroker(broker, 2), FollowingBroker(broker, 3)
+    for follower in (two, three):
+        follower.fetch(follower.part(0, 0))
+    waits = produce(broker)
+    two.fetch(two.part(0, 1))
+    if how == "lost":
+        controller.answers[-1].fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    elif how == "unknown":
+        controller.answer(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    else:
+        controller.answer(error_code=ErrorCode.INVALID_UPDATE_VERSION)
+    register(broker, 3, epoch=301)  # nobody would ask for it now
+    assert not waits.done
+    broker.pass_time(2 * AGAIN_S)
+    assert len(controller.requests) == 2, "it is asked for a word"
+    assert [isr for _, isr, _ in controller.last] == [[(1, 7), (2, 200)]]
+    assert not waits.done
+    change(broker, isr=[1, 2])
+    assert waits.done
 
 
-def test_a_refusal_is_asked_about_again_until_it_is_settled_otherwise(broker: SimBroker) -> None:
-    controller = Asked(broker)
-    change(broker, replicas=[1, 2], isr=[1, 2])
-    produce(broker)
+def test_an_answer_that_the_metadata_overtook_changes_nothing(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
+    partition = broker.partition("tide")
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
+    asked_at = partition.image.partition_epoch
+    change(broker, isr=[1, 3])
+    change(broker, isr=[1, 2, 3])
+    assert partition.isr == (1, 2, 3)
+    controller.answer(leader_id=1, leader_epoch=0, isr=[1, 3], partition_epoch=asked_at + 1)
+    assert partition.isr == (1, 2, 3)
+    broker.check()
+
+
+def test_metadata_that_the_answer_overtook_change_nothing(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
+    partition = broker.partition("tide")
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
+    before = partition.image
+    controller.answer(leader_id=1, leader_epoch=0, isr=[1, 3], partition_epoch=before.partition_epoch + 1)
+    partition.follow_image(before._replace(directories=()))  # an older word, as another object
+    assert partition.isr == (1, 3)
+
+
+def test_a_controller_that_cannot_be_asked_is_asked_again(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
     controller.answers[-1].resolve(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    for _ in range(5):
+        three.fetch(three.part(0, 0))
+    assert len(controller.requests) == 1, "not with each fetch"
     broker.pass_time(2 * AGAIN_S)
     assert len(controller.requests) == 2
     change(broker, leader=2)
@@ -114,21 +186,42 @@ def test_a_refusal_is_asked_about_again_until_it_is_settled_otherwise(broker: Si
 
 
 def test_one_request_at_a_time_names_all_that_are_due(broker: SimBroker) -> None:
-    controller = Asked(broker)
+    controller = Controller(broker)
     for index in (0, 1):
-        change(broker, index=index, replicas=[1, 2], isr=[1, 2])
-        produce(broker, index)
-    assert [index for index, _, _ in controller.last] == [0]
-    controller.answers[-1].resolve(AlterPartitionResponse())
-    broker.pass_time(2 * AGAIN_S)
-    assert [index for index, _, _ in controller.last] == [0, 1]
-    change(broker, isr=[1])
-    change(broker, index=1, replicas=[1, 3], isr=[1, 3])
-    assert len(controller.requests) == 2
-    controller.answers[-1].resolve(AlterPartitionResponse())
-    broker.pass_time(2 * AGAIN_S)
-    assert [index for index, _, _ in controller.last] == [1]
+        replicate(broker, 1, index=index)
+    two, three = FollowingBroker(broker, 2), FollowingBroker(broker, 3)
+    two.fetch(two.part(0, 0))
+    assert [(index, [id for id, _ in isr]) for index, isr, _ in controller.last] == [(0, [1, 2])]
+    two.fetch(two.part(1, 0))
+    three.fetch(three.part(0, 0), three.part(1, 0))
+    assert len(controller.requests) == 1
+    epochs = {index: broker.partition("tide", index).image.partition_epoch for index in (0, 1)}
+    controller.answer(leader_id=1, leader_epoch=0, isr=[1, 2], partition_epoch=epochs[0] + 1)
+    assert sorted((index, [id for id, _ in isr], epoch) for index, isr, epoch in controller.last) == [
+        (0, [1, 2, 3], epochs[0] + 1),
+        (1, [1, 2, 3], epochs[1]),
+    ]
     broker.delete_topic("tide")
-    controller.answers[-1].resolve(AlterPartitionResponse())
+    controller.answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID)
     broker.pass_time(2 * AGAIN_S)
-    assert len(controller.requests) == 3, "its topic is gone"
+    assert len(controller.requests) == 2, "its topic is gone"
+
+
+def test_after_a_restart_no_more_is_shown_than_is_known_to_be_committed() -> None:
+    broker = SimBroker()
+    broker.make_topic("tide")
+    broker.append("tide", b"x")
+    broker.wait(broker.broker.stop())
+    broker.disk.release_locks()
+    again = SimBroker(disk=broker.disk)
+    replicate(again, 1, 2, 3)
+    partition = again.partition("tide")
+    assert (partition.log.durable_end, partition.high_watermark) == (1, 1), "it was written down"
+    produce(again)
+    again.pass_time(1.0)
+    assert (partition.log.durable_end, partition.high_watermark) == (2, 1)
+    disk = again.kill()
+    third = SimBroker(disk=disk)
+    partition = third.partition("tide")
+    assert (partition.log.durable_end, partition.high_watermark) == (2, 1)
+    assert partition.catching_up

@@ -199,3 +199,18 @@ def test_what_is_made_of_errors() -> None:
     assert reaction(ErrorCode.UNKNOWN_LEADER_EPOCH) is Reaction.SOON
     assert reaction(ErrorCode.KAFKA_STORAGE_ERROR) is Reaction.LATER
     assert reaction(31_000) is Reaction.LATER
+
+
+def test_what_was_sent_and_could_not_be_taken_is_named_again() -> None:
+    session = LeaderSession()
+    session.fetch((A, 0), at(5))
+    session.fetch((B, 1), at(0))
+    Asked(session)
+    session.answered(99)
+    session.sent((A, 0))
+    session.leave((A, 0))
+    session.fetch((A, 0), at(5))
+    assert Asked(session).all == ((99, 1), [(A, 0, 5)], [])
+    session.answered(99)
+    session.fetch((A, 0), at(5))
+    assert Asked(session).named == []

@@ -72,12 +72,13 @@ def test_the_steps_on_the_page_form_a_cluster_that_loses_a_node(tmp_path: Path) 
         for command in commands():
             command = re.sub(r"localhost:(\d+)", lambda found: f"localhost:{ports[found[1]]}", command)
             shell.run(command.replace("/tmp/tide", str(tmp_path / "tide")))
-            if "create payments" in command:  # what only the first node has: 2 of the 6 partitions of orders
+            if "consume orders" in command:
+                assert "hello, cluster" in shell.said.rsplit(DONE, 2)[1], "a record outlives its leader"
+            if "create payments" in command:
                 told_by = f"localhost:{ports['9093']}"
                 wait_for(lambda at=told_by: len(metadata_of(at).brokers) == 2, "the first node to be fenced")
                 shell.run(f"tidelog status --bootstrap localhost:{ports['9093']} || true")
-                offline = re.findall(r"orders-\d is offline: broker 1, which has it, isn't there\n *(.*)", shell.said)
-                assert offline == ["To do: start the broker that has it"] * 2
+                assert "orders" not in re.findall(r"(\w+)-\d is offline", shell.said)
             if "serve" in command:
                 served += 1
                 shell.wait_until_ready(served)
@@ -87,6 +88,6 @@ def test_the_steps_on_the_page_form_a_cluster_that_loses_a_node(tmp_path: Path) 
         brokers = [metadata_of(f"localhost:{ports[port]}") for port in ("9092", "9093", "9094")]
         assert [{broker.node_id for broker in told.brokers} for told in brokers] == [{1, 2, 3}] * 3
         for told in brokers:
-            assert {topic.name for topic in told.topics} == {"orders", "payments"}
+            assert {topic.name for topic in told.topics} >= {"orders", "payments"}
     finally:
         shell.close()

@@ -11,9 +11,11 @@ import pytest
 from crc32c import crc32c
 
 from tests.batches import Batch, Producer, Sent
+from tests.nodes import wait_for
 from tests.raw import Connection
 from tests.served import Tidelog
 from tests.turns import WatchedBroker
+from tidelog.log.checkpoint_files import FALLEN
 from tidelog.wire.keys import ApiKey
 
 CRC_AT, ATTRIBUTES_AT, SEQUENCE_AT = 17, 21, 53
@@ -166,6 +168,8 @@ def test_a_topic_that_is_made_again_with_records_deleted_before(tmp_path: Path) 
         fields = {"topics": [{"name": "tide", "partitions": deleted}], "timeout_ms": TIMEOUT_MS}
         answer = client.ask(ApiKey.DELETE_RECORDS, 2, fields)
         assert {one.error_code for one in answer.topics[0].partitions} == {0}
+        wait_for(lambda: not (tmp_path / FALLEN).exists(), "the checkpoints to hold what was deleted")
+        broker.call(lambda: None)  # what removed that file has ended
         with broker.watching() as seen:
             client.ask(ApiKey.DELETE_TOPICS, 6, {"topics": [{"name": "tide"}], "timeout_ms": TIMEOUT_MS})
             make_topic(client, len(partitions))

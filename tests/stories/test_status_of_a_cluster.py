@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.nodes import BOTH, Nodes, metadata_of, quorum_of, wait_for
+from tests.nodes import BOTH, BROKER, CONTROLLER, Nodes, metadata_of, quorum_of, wait_for
 
 
 def test_status_says_that_no_controller_is_there_and_who_does_not_answer(tmp_path: Path) -> None:
@@ -21,6 +21,28 @@ def test_status_says_that_no_controller_is_there_and_who_does_not_answer(tmp_pat
         for node in lost:
             assert f"broker {node.id} doesn't answer" in done.stdout
         assert f"node {leader_id}, which led the metadata log" in last.said()
+
+
+def test_status_names_a_controller_that_is_gone_while_the_others_go_on(tmp_path: Path) -> None:
+    """Its broker was taken off the list, so that nobody would miss it."""
+    with Nodes(tmp_path, dict.fromkeys((1, 2, 3), BOTH)) as nodes:
+        wait_for(lambda: len(metadata_of(nodes[3].bootstrap).brokers) == 3, "three brokers")
+        assert "All is well" in told(nodes, 3)
+        nodes[1].kill()
+        wait_for(lambda: "controller 1 of 1, 2, 3 is not heard" in told(nodes, 3), "the loss")
+        assert "none of the others may be lost" in told(nodes, 3)
+
+
+def test_status_at_a_broker_whose_controllers_have_lost_their_majority(tmp_path: Path) -> None:
+    """The broker is no controller itself: it goes on following the one that led last, until it hears of another."""
+    with Nodes(tmp_path, {1: CONTROLLER, 2: CONTROLLER, 3: CONTROLLER, 4: BROKER}) as nodes:
+        wait_for(lambda: len(metadata_of(nodes[4].bootstrap).brokers) == 1, "the broker")
+        leader_id = quorum_of(nodes).leader_id
+        other = nodes[1] if leader_id != 1 else nodes[2]
+        nodes[leader_id].kill()
+        other.kill()
+        wait_for(lambda: "knows no active controller" in told(nodes, 4), "the quorum's loss")
+        assert "more than half of the controllers 1, 2, 3" in told(nodes, 4)
 
 
 def told(nodes: Nodes, id: int) -> str:

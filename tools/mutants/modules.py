@@ -131,7 +131,9 @@ MODULES = (
         ),
     ),
     Module("log/producers.py", ("tests/log/test_producers.py", "tests/log/test_any_history.py")),
+    Module("replica/leading.py", ("tests/replica/test_leading.py",)),
     Module("replica/partition.py", ("tests/replica",)),
+    Module("replica/replica.py", ("tests/replica",)),
     Module(
         "spark/sink/decisions.py",
         (
@@ -168,12 +170,12 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("raft/quorum.py", "-ends.get(key.id, -1)", "no end is negative: behind all others", kind="constant"),
     Known(
-        "replica/partition.py",
+        "replica/replica.py",
         "if current_epoch < self.leader_epoch",
         "they aren't equal here",
         kind="comparison",
     ),
-    Known("replica/partition.py", "return", "the same image says the same", behind="if image is self.image:"),
+    Known("replica/replica.py", "return", "the same image says the same", behind="if image is self.image:"),
     Known(
         "replica/partition.py",
         "if self.leader != self._node_id or log.offline is not None",
@@ -184,12 +186,6 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "replica/partition.py",
         "len(self.isr) < log.config.min_insync_replicas and",
-        "a short cut: what stands behind `and` decides",
-        kind="comparison",
-    ),
-    Known(
-        "replica/partition.py",
-        "log.config.min_insync_replicas > 1 and self._is_below_min_isr()",
         "a short cut: what stands behind `and` decides",
         kind="comparison",
     ),
@@ -206,13 +202,13 @@ KNOWN: tuple[Known, ...] = (
         kind="negated",
     ),
     Known(
-        "replica/partition.py",
+        "replica/replica.py",
         "if 0 <= unstable < self.high_watermark",
         "where they are equal both are the answer",
         kind="comparison",
         becomes="<=",
     ),
-    Known("replica/partition.py", "                self._fetches = None", "nobody in it is as none", kind="left out"),
+    Known("replica/replica.py", "                self._fetches = None", "nobody in it is as none", kind="left out"),
     Known("coordinator/group/fencing.py", "if epoch > known.epoch:", "they aren't equal here", becomes=">="),
     Known(
         "coordinator/group/consumer/progress.py",

@@ -92,8 +92,12 @@ def _decide(context: Context, asked: AddPartitionsToTxnTransaction) -> Steps[Pro
         except KafkaError as error:
             return _at_once(_same(context, error.code))
         return _at_once(codes.__getitem__)
-    version = EPOCH_BUMPS_FROM if context.version >= BATCHED_FROM else 0
-    promise = transactions.add_partitions(asked.transactional_id, producer, partitions, version)
+    if context.version >= BATCHED_FROM:  # nobody waits for another one's transaction to end: its broker asks again
+        promise = transactions.add_partitions(
+            asked.transactional_id, producer, partitions, EPOCH_BUMPS_FROM, patience_s=0.0
+        )
+    else:
+        promise = transactions.add_partitions(asked.transactional_id, producer, partitions, 0)
     return answered(promise, lambda _: _same(context, ErrorCode.NONE), partial(_same, context))
 
 

@@ -13,6 +13,8 @@ SESSION_PARTITIONS_MAX = 100_000
 """Of one fetch session."""
 SESSIONS_PARTITIONS_MAX = 1_000_000
 """Of all sessions together: some 400 MB."""
+REPLICA_SESSIONS_MAX = 8
+"""Of one broker that follows."""
 FAST_FETCHES_MAX = 20_000
 """Partitions, and requests, that the fast path remembers."""
 FAST_FETCH_BYTES_MAX = 128 * 1024

@@ -1,8 +1,8 @@
 """BrokerHeartbeat (key 63): a broker is alive, and wants in, out, or to stop.
 
 That it was heard counts at once, whatever becomes of the rest: a metadata log that is slow fences nobody. An old
-incarnation isn't heard. The answer comes within half of `broker.heartbeat.interval.ms`, as Kafka's, or is
-REQUEST_TIMED_OUT: the broker asks again.
+incarnation isn't heard, and who fell silent again before it was let in stays out. The answer comes within half of
+`broker.heartbeat.interval.ms`, as Kafka's, or is REQUEST_TIMED_OUT: the broker asks again.
 
 v1 tells directories that went offline (KIP-858), v2 those that are cordoned (KIP-1066).
 """
@@ -15,7 +15,7 @@ from tidelog.apis.shared.bounded_wait import decide
 from tidelog.controller.heartbeat import Heartbeat, check_sender, heartbeat
 from tidelog.env.promise import Promise
 from tidelog.machine.decision import Decision
-from tidelog.wire.errors import KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def handle(context: Context, request: BrokerHeartbeatRequest) -> Promise[BrokerH
 
     def answer(image: ClusterImage, now_ms: int) -> Steps[Decision[Record, BrokerHeartbeatResponse]]:
         broker = check_sender(image, given.broker_id, given.broker_epoch)
+        if broker.fenced and not live.is_alive(broker.id, broker.epoch):  # nobody would fence it again
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker.id} fell silent before it was let in")
         moved = live.moved_by(broker.id, image.offset) if broker.in_controlled_shutdown else None
         lowest = live.lowest_metadata_offset(image)
         records, decided = yield from heartbeat(image, given, controller.defaults, lowest, moved)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tidelog.apis.listeners import FORWARDED, ListenerKind, served_on
 from tidelog.apis.shared.api import Api, error_of
 from tidelog.apis.shared.context import Context
+from tidelog.apis.shared.errors_within import says
 from tidelog.env.slices import outcome
+from tidelog.wire.codec import decode_steps, encode_steps
 from tidelog.wire.errors import ErrorCode, KafkaError, MalformedError
 from tidelog.wire.header import read_header
 from tidelog.wire.keys import RANGES
@@ -52,14 +54,10 @@ def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse | Ste
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if key not in served_on(ListenerKind.CONTROLLER) or not RANGES[key].min <= version <= RANGES[key].max:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        api = Api(key, version)
-        inner, _ = api.decode(frame, header.body_pos)
     except MalformedError:  # told apart from what is wrong with the envelope itself
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     except ValueError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if not context.services.channel.is_here:
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     asked = Context(
         context.services,
         version,
@@ -69,12 +67,28 @@ def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse | Ste
         context.connection_id,
         header.correlation_id,
     )
-    return _answer(api, asked, inner)
+    return _read(Api(key, version), asked, frame, header.body_pos)
+
+
+def _read(api: Api, context: Context, frame: memoryview, pos: int) -> Steps[EnvelopeResponse]:
+    """In steps, as the answer: it may be a change of thousands of topics."""
+    try:
+        request, _ = yield from decode_steps(api.request, api.version)(frame, pos)
+    except MalformedError:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not context.services.channel.is_here:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    return (yield from _answer(api, context, request))
 
 
 def _answer(api: Api, context: Context, request: Any) -> Steps[EnvelopeResponse]:
+    """NOT_CONTROLLER as a whole where anything in the answer says so: whoever passed it on passes it on again."""
+    machine = context.services.controller.machine
+    epoch = machine.epoch
     try:
         response = yield from outcome(api.handle(context, request))
+        if machine.epoch != epoch and (yield from says(response, ErrorCode.NOT_CONTROLLER)):
+            return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     except MalformedError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except Exception as error:
@@ -87,4 +101,6 @@ def _answer(api: Api, context: Context, request: Any) -> Steps[EnvelopeResponse]
             response = api.failure(context, code, message)
         except MalformedError:
             return EnvelopeResponse(error_code=code)
-    return EnvelopeResponse(response_data=api.frame(context.correlation_id, response)[SIZE_BYTES:])
+    pieces = yield from encode_steps(api.response, api.version)(response)
+    head = api.head(context.correlation_id, sum(map(len, pieces)))
+    return EnvelopeResponse(response_data=b"".join((head[SIZE_BYTES:], *pieces)))

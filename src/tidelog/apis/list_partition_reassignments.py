@@ -15,8 +15,9 @@ from tidelog.wire.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
+    from tidelog.env.slices import Steps
 
 
-def handle(context: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def handle(context: Context, request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
     context.services.controller.check_active()
     return list_reassignments(context.services.metadata.image, request)

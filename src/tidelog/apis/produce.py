@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from tidelog.env.slices import Steps
     from tidelog.log.validate import Admitted
     from tidelog.replica.partition import Partition
+    from tidelog.wire.topic_partition import AnyTopicPartition
 
 log = logging.getLogger("tidelog.produce")
 
@@ -511,9 +512,10 @@ class _Appends:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{context.version} has no zstd: v{ZSTD_FROM} has"
             )
         try:
-            if self._joined is not None:
-                self._joined.check_order(partition, view)
             now_ms = context.services.env.clock.now_ms()
+            if self._joined is not None:
+                self._check_guard(self._joined, self._place(topic, data), partition, view, now_ms)
+                self._joined.check_order(partition, view)
             admission = self._admissions.get(id(data))
             base, next_offset, time_ms = _append(partition, view, self._acks, now_ms, admission)
         except KafkaError as error:
@@ -539,15 +541,27 @@ class _Appends:
                 replicas.expect_again(not_yet.topic, not_yet.index, memoryview(data.records), now_ms)
             raise
 
+    def _place(self, topic: TopicProduceData, data: PartitionProduceData) -> AnyTopicPartition:
+        return (topic.topic_id if self._context.version >= IDS_FROM else topic.name), data.index
+
     def _check_member(self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition) -> None:
         context = self._context
         assert self._joined is not None
         try:
-            self._joined.check_member((topic.topic_id if context.version >= IDS_FROM else topic.name, data.index))
+            self._joined.check_member(self._place(topic, data))
         except KafkaError:
             if data.records is not None:
                 records = memoryview(data.records)
                 partition.expect_again(records, 0, len(records), context.services.env.clock.now_ms())
+            raise
+
+    def _check_guard(
+        self, joined: Joined, place: AnyTopicPartition, partition: Partition, records: memoryview, now_ms: int
+    ) -> None:
+        try:
+            joined.check_guard(place, partition, records)
+        except KafkaError:
+            partition.expect_again(records, 0, len(records), now_ms)
             raise
 
     def _wait(self) -> None:

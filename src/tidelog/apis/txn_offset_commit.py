@@ -8,15 +8,13 @@ TRANSACTION_ABORTABLE.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.group.commit import Wanted, commit_in_transaction
 from tidelog.coordinator.group.fencing import Member
 from tidelog.coordinator.placement import CONSUMER_OFFSETS
 from tidelog.coordinator.txn.decide import Producer
-from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
-from tidelog.env.promise import Promise
+from tidelog.coordinator.txn.guard import guard
 from tidelog.env.slices import CHEAP_A_STEP, ITEMS_A_STEP, Steps, settled
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.txn_offset_commit import (
@@ -27,9 +25,21 @@ from tidelog.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.apis.shared.context import Context
     from tidelog.metadata.image import ClusterImage
 
+_LATER = frozenset(
+    (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+"""The transaction's coordinator couldn't be asked, or doesn't know of the offsets topic yet."""
 KNOWS_LOADING_FROM = 2
 ABORTABLE_FROM = 4
 JOINS_FROM = 5
@@ -40,8 +50,7 @@ def handle(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffset
     if not wanted:
         return response
     try:
-        if context.version >= JOINS_FROM:
-            yield from settled(_join(context, request))
+        guarded = yield from _admitted(context, request)
         codes = yield from commit_in_transaction(
             context.services.groups,
             request.group_id,
@@ -49,7 +58,7 @@ def handle(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffset
             (request.producer_id, request.producer_epoch),
             wanted,
             context.version,
-            partial(_verify, context, request),
+            guarded,
         )
     except KafkaError as error:
         codes = [error.code] * len(waiting)
@@ -87,41 +96,40 @@ def _sort_out(
     return response, wanted, waiting
 
 
-def _is_open(context: Context, request: TxnOffsetCommitRequest) -> bool:
-    """Whether the log of the group's offsets has something of the producer's open transaction."""
-    partition = context.services.groups.shard_of(request.group_id).partition
+def _admitted(context: Context, request: TxnOffsetCommitRequest) -> Steps[Callable[[], None]]:
+    """What raises, when offsets are about to be written, where the transaction has ended meanwhile. Raises where the
+    group isn't part of it. The coordinator may be another broker, so its word takes time."""
+    services = context.services
+    partition = services.groups.shard_of(request.group_id).partition
+    joins = context.version >= JOINS_FROM
+    watch = guard(partition, request.producer_id)
     known = partition.log.producers.get(request.producer_id)
-    return known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0
+    is_open = known is not None and known.epoch == request.producer_epoch and known.txn_first_offset >= 0
+    if not is_open and (joins or services.config.transaction_partition_verification_enable):
+        membership = services.transactions.membership
+        ask = membership.join if joins else membership.verify
+        place = CONSUMER_OFFSETS, partition.index
+        producer = Producer(request.producer_id, request.producer_epoch)
+        codes = yield from settled(ask(request.transactional_id, producer, [place]))
+        if codes[place]:
+            raise KafkaError(_as_asked(codes[place]), f"group {request.group_id} isn't part of the transaction")
+
+    def check() -> None:
+        try:
+            watch.check()
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+            if not joins:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+            raise
+
+    return check
 
 
-def _verify(context: Context, request: TxnOffsetCommitRequest) -> None:
-    """Raises where the group isn't part of the producer's transaction. Who joins by this request is fenced by its epoch
-    instead, which the end of the transaction raises."""
-    services = context.services
-    if (
-        context.version >= JOINS_FROM
-        or not services.config.transaction_partition_verification_enable
-        or _is_open(context, request)
-    ):
-        return
-    place = CONSUMER_OFFSETS, services.groups.shard_of(request.group_id).partition.index
-    producer = Producer(request.producer_id, request.producer_epoch)
-    code = services.transactions.verify(request.transactional_id, producer, [place])[place]
-    if code:
-        raise KafkaError(code, f"group {request.group_id} isn't part of the transaction")
-
-
-def _join(context: Context, request: TxnOffsetCommitRequest) -> Promise[None]:
-    """Have the group join the producer's open transaction. Fails, or raises, with what the client is to hear."""
-    services = context.services
-    if _is_open(context, request):
-        return Promise[None].resolved(None)
-    place = CONSUMER_OFFSETS, services.groups.shard_of(request.group_id).partition.index
-    producer = Producer(request.producer_id, request.producer_epoch)
-    patience_s = services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-    return services.transactions.add_partitions(
-        request.transactional_id, producer, [place], EPOCH_BUMPS_FROM, patience_s=patience_s
-    )
+def _as_asked(code: ErrorCode) -> ErrorCode:
+    """Of the transaction's coordinator; that of the group is the right one, and is asked again."""
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in _LATER else code
 
 
 def _as_known(code: ErrorCode, version: int) -> ErrorCode:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidelog.apis.fetch.replica_session import ReplicaSessions
 from tidelog.apis.fetch.sessions import FetchSessions
 from tidelog.apis.listeners import ListenerKind
 from tidelog.apis.shared.bounded_wait import defaults_of
@@ -22,27 +23,29 @@ from tidelog.apis.shared.controller_channel import ControllerChannel
 from tidelog.apis.shared.deadlines import Deadlines
 from tidelog.apis.shared.local_call import call_here
 from tidelog.apis.shared.producer_ids import ProducerIds
+from tidelog.broker.broker_lines import BrokerLines
 from tidelog.broker.cluster_id_lookup import ClusterIdLookup
 from tidelog.broker.controller_registration import ControllerRegistration
+from tidelog.broker.election_lines import ElectionLines
 from tidelog.broker.folders import DataFolders
 from tidelog.broker.host_record import tell_host
 from tidelog.broker.lifecycle import Lifecycle, NotRegisteredError, State
 from tidelog.broker.metadata_replica import metadata_replica
+from tidelog.broker.past import Past
 from tidelog.broker.registration import registration_request
-from tidelog.broker.start_message import missing_vote, start_message
+from tidelog.broker.replication import Replication
+from tidelog.broker.start_message import missing_vote, nobody_to_join, start_message
 from tidelog.config.topic import TopicConfig, resolve_topic
 from tidelog.controller.activation import default_bootstrap
 from tidelog.controller.controller import Controller
 from tidelog.controller.producer_ids import ProducerIdBlock
 from tidelog.coordinator.group.coordinator import group_coordinator
+from tidelog.coordinator.placement import TRANSACTION_STATE
 from tidelog.env.promise import Promise
 from tidelog.log.store import Store
 from tidelog.metadata.follow import Follower
 from tidelog.raft import folder as folders
 from tidelog.raft.voters import Endpoint as VoterEndpoint
-from tidelog.replica.checkpoint import HighWatermarkCheckpoint
-from tidelog.replica.fetchers import Fetchers
-from tidelog.replica.in_sync import InSync
 from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
 from tidelog.server.dispatch import Dispatch
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import ClusterImage
     from tidelog.raft.folder import FolderIdentity
     from tidelog.raft.node import RaftNode
-    from tidelog.wire.messages.alter_partition import AlterPartitionRequest
 
 log = logging.getLogger("tidelog.broker")
 
@@ -95,9 +97,9 @@ class Broker:
         self._store: Store | None = None
         self._raft: RaftNode | None = None
         self._lifecycle: Lifecycle | None = None
-        self.fetchers: Fetchers | None = None
-        """What copies the partitions that others lead."""
-        self._checkpoint: HighWatermarkCheckpoint | None = None
+        self._past: Past | None = None
+        self._channels: list[ControllerChannel] = []
+        self.replication: Replication | None = None
         self._cluster_id_lookup: ClusterIdLookup | None = None
         self._is_let_in = False
         self._stopping = False
@@ -158,6 +160,9 @@ class Broker:
         self._store = store
         follower = Follower()
         follower.subscribe(self._configs_changed)  # first: others read the settings that it puts in force
+        roots = dict(zip(config.folders, self._folders.directories, strict=True))
+        if config.is_broker:  # before logs follow a change
+            self._past = Past(env, config.node_id, roots, store, follower, lambda: self.services.config)
         raft = metadata_replica(env, config, identity, store, self._connection_broke)
         bootstrap = [decode_record(value) for value in folders.read_bootstrap(env, config.metadata_folder)]
         controller = Controller(
@@ -173,9 +178,10 @@ class Broker:
         self.services = self._make_services(identity, store, follower, raft, controller)
         self._raft = raft
         if config.is_broker:
+            heartbeats = self._channel("heartbeat", raft, controller)
             self._lifecycle = Lifecycle(
                 env,
-                self.services.channel.ask,
+                heartbeats.ask,
                 lambda: follower.image.offset,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 session_timeout_ms=config.broker_session_timeout_ms,
@@ -183,9 +189,9 @@ class Broker:
             )
             self._lifecycle.ended.on_done(self._end)
             follower.subscribe(self._look)
-            self.services.replicas.in_sync = self._in_sync(self._lifecycle)
-            self.services.channel.on_change = self._lifecycle.controller_changed
-            self._follow_leaders(self._lifecycle)
+            follower.subscribe(self._topics_changed)
+            heartbeats.on_change = self._lifecycle.controller_changed
+            self.replication = Replication(self.services, self._lifecycle, roots, self._can_go_on_no_longer)
         try:
             self._listen_as_controller()
         except BaseException as error:
@@ -193,7 +199,7 @@ class Broker:
             return
         raft.driver.watch(self._metadata_moved)
         if config.is_controller:
-            ControllerRegistration(env, controller, follower, self.services.channel).start()
+            ControllerRegistration(env, controller, follower, self.services.own_channel).start()
         ready = controller.start()
         raft.join()
         if self._controller_server is not None and self._starting:
@@ -209,13 +215,6 @@ class Broker:
     ) -> Services:
         env, config = self.env, self.config
         replicas = Replicas(config.node_id, env.loop, store, follower, self._topic_config)
-        channel = ControllerChannel(
-            env,
-            raft,
-            Peers(env, "control", client_id=f"broker-{config.node_id}"),
-            lambda: controller.active,
-            lambda request: call_here(self.services, request),
-        )
         return Services(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -224,7 +223,8 @@ class Broker:
             env=env,
             metadata=follower,
             controller=controller,
-            channel=channel,
+            channel=self._channel("forwarding", raft, controller),
+            own_channel=self._channel("control", raft, controller),
             producer_ids=ProducerIds(self._allocate_producer_ids),
             replicas=replicas,
             store=store,
@@ -235,6 +235,7 @@ class Broker:
                 slots=config.max_incremental_fetch_session_cache_slots,
                 eviction_ms=FETCH_SESSION_EVICTION_MS,
             ),
+            replica_sessions=ReplicaSessions(env, lambda: follower.image),
             deadlines=Deadlines(env),
             endpoints=self.endpoints,
             groups=group_coordinator(config.node_id, env, lambda: self.services.config, replicas, follower),
@@ -242,11 +243,25 @@ class Broker:
             facts=lambda: facts(store, raft.driver, self._started_ms, config.folders),
         )
 
+    def _channel(self, purpose: str, raft: RaftNode, controller: Controller) -> ControllerChannel:
+        """One to the active controller, on a connection of its own: that this broker lives is heard, however many
+        changes its clients ask for, and however slow those are."""
+        env = self.env
+        peers = Peers(env, purpose, client_id=f"broker-{self.config.node_id}")
+        channel = ControllerChannel(
+            env, raft, peers, lambda: controller.active, lambda request: call_here(self.services, request)
+        )
+        self._channels.append(channel)
+        return channel
+
     def _known(self, ready: Promise[None]) -> None:
         """The metadata is known, or will not be."""
         if not self._starting or self._failed(ready):
             return
         try:
+            controller = self.services.controller
+            self.services.metadata.subscribe(BrokerLines(self.config.node_id, lambda: controller.active).look)
+            self.services.metadata.subscribe(ElectionLines(lambda: controller.active).look)
             self._folders.admit(self.services.store, self.services.metadata.image)
             if self._lifecycle is None:
                 self._serves()
@@ -255,8 +270,10 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        directories = self._folders.directories
-        request = registration_request(self.services, self.env.random.uuid(), self.endpoints.values(), directories)
+        assert self._past is not None
+        incarnation, endpoints = self.env.random.uuid(), self.endpoints.values()
+        directories, claim = self._folders.directories, self._past.claim()
+        request = registration_request(self.services, incarnation, endpoints, directories, claim)
         self._lifecycle.join(request).on_done(self._registered)
 
     def _registered(self, joined: Promise[None]) -> None:
@@ -269,10 +286,18 @@ class Broker:
         except BaseException as error:
             self._give_up(error)
             return
-        if self.fetchers is not None and self._checkpoint is not None:
-            self.fetchers.start()
-            self._checkpoint.start()
-        tell_host(self.services).on_done(self._ask_to_be_let_in)
+        assert self._past is not None
+        self._past.keep(self._lifecycle.epoch).on_done(self._noted)
+
+    def _noted(self, _: object) -> None:
+        if self._starting and self.replication is not None:
+            self.replication.tell_directories().on_done(self._where_is_told)
+
+    def _where_is_told(self, _: object) -> None:
+        """The controllers know where this broker's replicas are: it may copy, and be let in."""
+        if self._starting and self.replication is not None:
+            self.replication.start()
+            tell_host(self.services).on_done(self._ask_to_be_let_in)
 
     def _ask_to_be_let_in(self, _: object) -> None:
         assert self._lifecycle is not None
@@ -301,9 +326,9 @@ class Broker:
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         log.info("%s", start_message(self.services, self.addresses or self.controller_addresses))
-        vote = missing_vote(self.services)
-        if vote is not None:
-            log.warning("%s", vote)
+        for warning in (missing_vote(self.services), nobody_to_join(self.config)):
+            if warning is not None:
+                log.warning("%s", warning)
         self._started.resolve(None)
 
     def _failed(self, promise: Promise[Any]) -> bool:
@@ -335,9 +360,17 @@ class Broker:
         self._lifecycle.look()
         self._accept()
 
+    def _topics_changed(
+        self, old: ClusterImage, new: ClusterImage, changed_topics: ChangedTopics, changed: set[tuple[int, str]]
+    ) -> None:
+        """Transactions came up in the cluster. What this broker comes to lead of them, perhaps because another one
+        died, goes on by itself from there, though nobody asks."""
+        if self._is_let_in and TRANSACTION_STATE in new.topics and TRANSACTION_STATE not in old.topics:
+            self.env.loop.call_later(OPEN_FOUND_AFTER_S, self.services.load_transactions)
+
     def _give_up(self, error: BaseException) -> None:
-        """A start that is refused before clients were served: folders that were clean are so again, by the epoch of
-        the last stop, or the next start would tell of a crash."""
+        """A start that is refused before clients were served: folders that were clean are so again, or the next
+        start would tell of a crash."""
         if not self._starting:
             return
         self._stopping = True
@@ -356,8 +389,7 @@ class Broker:
         if store is None:
             closed(None)
         else:
-            epoch = -1 if store.broker_epoch is None else store.broker_epoch
-            store.stop(broker_epoch=epoch).on_done(closed)
+            store.stop(broker_epoch=self._stops_in).on_done(closed)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Why the start failed: where the metadata log went offline, that, and not what followed from it."""
@@ -413,31 +445,7 @@ class Broker:
     def _allocate_producer_ids(self) -> Promise[ProducerIdBlock]:
         assert self._lifecycle is not None
         request = AllocateProducerIdsRequest(broker_id=self.config.node_id, broker_epoch=self._lifecycle.epoch)
-        return self.services.channel.ask(request, self.config.request_timeout_ms).map(_block)
-
-    def _in_sync(self, lifecycle: Lifecycle) -> InSync:
-        def ask(request: AlterPartitionRequest) -> Promise[Any]:
-            return self.services.channel.ask(request, self.config.request_timeout_ms)
-
-        return InSync(self.env.loop, self.config.node_id, ask, lambda: lifecycle.epoch)
-
-    def _follow_leaders(self, lifecycle: Lifecycle) -> None:
-        services, config = self.services, self.config
-        self.fetchers = Fetchers(
-            self.env,
-            config.node_id,
-            services.replicas,
-            services.metadata,
-            services.store.cuts,
-            lambda: services.config,
-            lambda: lifecycle.epoch,
-        )
-        self._checkpoint = HighWatermarkCheckpoint(
-            self.env.loop,
-            services.replicas,
-            services.store.high_watermarks,
-            config.replica_high_watermark_checkpoint_interval_ms,
-        )
+        return self.services.own_channel.ask(request, self.config.request_timeout_ms).map(_block)
 
     def _make_transactions(self) -> TransactionCoordinator:
         from tidelog.coordinator.txn.coordinator import transaction_coordinator
@@ -464,6 +472,11 @@ class Broker:
             default = new.configs.get((BROKER_RESOURCE, ""), {})
             own = new.configs.get((BROKER_RESOURCE, str(self.config.node_id)), {})
             self.services.config = self.config.with_dynamic(default, own)
+
+    def _can_go_on_no_longer(self, why: str) -> None:
+        if not self.ended.done:
+            log.critical("%s. This node ends, so that others come to lead", why)
+            self.ended.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def _end(self, promise: Promise[None]) -> None:
         assert promise.error is not None
@@ -495,6 +508,7 @@ class Broker:
         def drain() -> None:
             for partition in list(self.services.replicas):
                 partition.expire_fetches()
+            self.services.replica_sessions.expire()
             if any(server.busy for server in servers) and self.env.clock.monotonic() < deadline:
                 self.env.loop.call_later(DRAIN_LOOK_S, drain)
                 return
@@ -507,16 +521,16 @@ class Broker:
 
     def _stop_asking(self) -> None:
         """Nothing more is said to other nodes, but that this one leads no longer; and nothing more is copied."""
-        if self.fetchers is not None and self._checkpoint is not None:
-            self.fetchers.stop()
-            self._checkpoint.stop()
+        if self.replication is not None:
+            self.replication.stop()
         if self._cluster_id_lookup is not None:
             self._cluster_id_lookup.end()
         if self._lifecycle is not None:
             self._lifecycle.stop()
         if self._raft is not None:
             self._raft.stop()
-            self.services.channel.close()
+            for channel in self._channels:
+                channel.close()
 
     def _close(self, stopped: Promise[None]) -> None:
         self._stop_asking()
@@ -534,8 +548,14 @@ class Broker:
             else:
                 stopped.resolve(None)
 
-        epoch = -1 if self._lifecycle is None else self._lifecycle.epoch
-        self._store.stop(broker_epoch=epoch).on_done(closed)
+        self._store.stop(broker_epoch=self._stops_in).on_done(closed)
+
+    @property
+    def _stops_in(self) -> int | None:
+        """The broker epoch that a clean stop marks: that in which the controllers know this broker. Where it wasn't
+        registered in this life it is that of the last stop; nothing was written since."""
+        registered = self._lifecycle is not None and self._lifecycle.is_registered
+        return self._lifecycle.epoch if self._lifecycle is not None and registered else None
 
 
 def _block(response: Any) -> ProducerIdBlock:

@@ -54,7 +54,7 @@ def _tell(services: Services, tried: Promise[None] | None) -> None:
 
     change = AlterableConfig(name=HOST, config_operation=SET if wanted else DELETE, value=wanted)
     resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=name, configs=[change])
-    services.channel.ask(IncrementalAlterConfigsRequest(resources=[resource]), TIMEOUT_MS).on_done(answered)
+    services.own_channel.ask(IncrementalAlterConfigsRequest(resources=[resource]), TIMEOUT_MS).on_done(answered)
 
 
 def _settle(tried: Promise[None] | None) -> None:

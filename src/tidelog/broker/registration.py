@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 
 def registration_request(
-    services: Services, incarnation_id: bytes, endpoints: Iterable[Endpoint], directories: Sequence[bytes]
+    services: Services,
+    incarnation_id: bytes,
+    endpoints: Iterable[Endpoint],
+    directories: Sequence[bytes],
+    previous_epoch: int,
 ) -> BrokerRegistrationRequest:
-    epoch = services.store.broker_epoch
+    """`previous_epoch`: that of the former self whose replicas are all here (past.py), or -1."""
     return BrokerRegistrationRequest(
         broker_id=services.node_id,
         cluster_id=services.cluster_id,
@@ -31,5 +35,5 @@ def registration_request(
         ],
         rack=services.config.broker_rack,
         log_dirs=list(directories),
-        previous_broker_epoch=-1 if epoch is None else epoch,
+        previous_broker_epoch=previous_epoch,
     )

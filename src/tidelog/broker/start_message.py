@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.apis.shared.context import Endpoint, Services
+    from tidelog.config.broker import BrokerConfig
 
 
 def start_message(services: Services, addresses: Mapping[str, Endpoint]) -> str:
@@ -45,4 +46,16 @@ def missing_vote(services: Services) -> str | None:
     return (
         f"controller {own.id} has no vote: {why}. It follows, and decides nothing; to have it join, set "
         "controller.quorum.auto.join.enable=true, or use kafka-metadata-quorum add-controller"
+    )
+
+
+def nobody_to_join(config: BrokerConfig) -> str | None:
+    """A controller that is to join others by itself, and is told of none: on an empty folder it is a cluster of its
+    own."""
+    if not config.controller_quorum_auto_join_enable or config.other_controllers:
+        return None
+    return (
+        f"controller {config.node_id} is to join by itself (controller.quorum.auto.join.enable), but is told of no "
+        "other controller: name some in controller.quorum.bootstrap.servers; until then it stays in the cluster that "
+        "its folder is of"
     )

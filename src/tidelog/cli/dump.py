@@ -10,16 +10,20 @@ from typing import Any, TypeAlias
 
 from tidelog.cli.dump_metadata import metadata_record
 from tidelog.cli.record_text import bytes_to_json, headers_to_json
+from tidelog.env.disk import ReadableFile
 from tidelog.env.real_disk import RealDisk
 from tidelog.log.aborted import AbortedIndex
 from tidelog.log.checkpoints import read_epochs, read_offsets
 from tidelog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.log.journal import VOIDS, file_number
+from tidelog.log.journal_blocks import damage_at, read_blocks
 from tidelog.log.names import parse_partition_folder
 from tidelog.log.producer_snapshot import read_snapshot
 from tidelog.log.scan import BadBatch, batch_at, batches
 from tidelog.wire.batch import BatchHeader, records
 from tidelog.wire.errors import KafkaError
 from tidelog.wire.record import Record
+from tidelog.wire.uuids import uuid_text
 
 Entry: TypeAlias = dict[str, Any]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -34,6 +38,8 @@ def dump_file(path: str, *, with_records: bool) -> tuple[str, Iterator[Entry]] |
     if name.endswith((".log", ".checkpoint")):
         kind = "metadata snapshot" if name.endswith(".checkpoint") else "segment"
         return kind, segment(path, with_records=with_records or kind == "metadata snapshot")
+    if file_number(name) is not None:
+        return "journal", _journal(path, with_records=with_records)
     for suffix, (kind, read) in _BY_SUFFIX.items():
         if name.endswith(suffix):
             return kind, read(path)
@@ -101,6 +107,41 @@ def _content(record: Record, header: BatchHeader, metadata: bool) -> Entry:
     }
 
 
+def _journal(path: str, *, with_records: bool) -> Iterator[Entry]:
+    """What each block has of each log. Blocks of an earlier use of the file lie behind the last, and don't count."""
+    file = _disk.open(path)
+    end, newest = 0, -1
+    for block in read_blocks(file):
+        end, newest = block.end, block.number
+        for entry in block.entries:
+            yield {
+                "block": block.number,
+                "topic": entry.topic,
+                "partition": entry.partition,
+                "topic_id": uuid_text(entry.topic_id),
+                "segment": entry.segment_base,
+                "start_offset": entry.start,
+                "end_offset": entry.end,
+                "position": entry.position,
+                "bytes": entry.size,
+            }
+            if with_records:
+                yield from _batches(file, entry.position, entry.position + entry.size)
+    damage = damage_at(file, end, newest)
+    if damage is not None:
+        yield {"position": end, "problem": damage}
+
+
+def _batches(file: ReadableFile, start: int, end: int) -> Iterator[Entry]:
+    try:
+        for position, fields in batches(file, start, end, check=True):
+            yield batch_entry(BatchHeader(*fields, position))
+            view, header = batch_at(file, position, fields)
+            yield from _records(view, header, metadata=False)
+    except BadBatch as error:
+        yield {"position": error.pos, "problem": error.reason}
+
+
 def _offset_index(path: str) -> Iterator[Entry]:
     base = int(os.path.basename(path).partition(".")[0])
     for relative, position in OFFSET_ENTRY.iter_unpack(_whole_entries(path, OFFSET_ENTRY.size)):
@@ -151,6 +192,12 @@ def _offsets(path: str) -> Iterator[Entry]:
         yield {"topic": topic, "partition": partition, "offset": offset}
 
 
+def _voids(path: str) -> Iterator[Entry]:
+    """Up to which block nothing counts of a log."""
+    for (topic, partition), number in sorted(read_offsets(_disk, path).items()):
+        yield {"topic": topic, "partition": partition, "block": number}
+
+
 def _properties(path: str) -> Iterator[Entry]:
     """Lines of name=value, or name: value; comments left out."""
     for line in _disk.read_whole(path).decode(errors="replace").splitlines():
@@ -172,6 +219,7 @@ _BY_SUFFIX: dict[str, tuple[str, Callable[[str], Iterator[Entry]]]] = {
     ".snapshot": ("producer snapshot", _producers),
     "leader-epoch-checkpoint": ("leader epochs", _epochs),
     "-offset-checkpoint": ("offsets checkpoint", _offsets),
+    VOIDS: ("void blocks of a journal", _voids),
     "partition.metadata": ("partition metadata", _properties),
     "meta.properties": ("folder properties", _properties),
     "quorum-state": ("quorum state", _json_file),

@@ -29,7 +29,7 @@ def log() -> None:
 @click.option("--records", "-r", "with_records", is_flag=True, help="Also the records inside the batches.")
 @json_option
 def dump(paths: tuple[str, ...], with_records: bool, as_json: bool) -> None:
-    """Show segments, indexes, snapshots, checkpoints and the metadata log in words.
+    """Show segments, indexes, snapshots, checkpoints, journals and the metadata log in words.
 
     PATH is a file, or a folder, whose files are all shown. Checksums are looked at; a damaged file makes the exit code
     1. A running broker is not disturbed.
@@ -47,7 +47,8 @@ def dump(paths: tuple[str, ...], with_records: bool, as_json: bool) -> None:
         if contents is None:
             if path in paths:
                 raise Failure(
-                    f"{path} is no file of a data folder", "expected a segment, an index, a snapshot or a checkpoint"
+                    f"{path} is no file of a data folder",
+                    "expected a segment, an index, a snapshot, a checkpoint or a journal",
                 )
             continue
         kind, entries = contents

@@ -13,7 +13,7 @@ from tidelog.client.bounds import (
     TOLD_GROUPS_MAX,
     TOLD_OFFLINE_MAX,
 )
-from tidelog.client.health import BrokerHealth, GroupHealth, Health
+from tidelog.client.health import LEADER_FACT, BrokerHealth, GroupHealth, Health
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
 from tidelog.rpc.open_transactions import OpenTransaction
@@ -36,7 +36,7 @@ class Problem:
 
 def problems(health: Health) -> list[Problem]:
     """Those that need somebody, the worst first."""
-    listed = [*_no_controller(health), *_unreachable(health)]
+    listed = [*_no_controller(health), *_silent_controllers(health), *_unreachable(health)]
     listed += [_offline(each) for each in health.offline[:TOLD_OFFLINE_MAX]]
     if len(health.offline) > TOLD_OFFLINE_MAX:
         more = len(health.offline) - TOLD_OFFLINE_MAX
@@ -77,7 +77,7 @@ def notes(health: Health) -> list[str]:
 
 def _no_controller(health: Health) -> list[Problem]:
     """Each broker tells what it knows; one that doesn't tell, such as Apache Kafka's, isn't counted."""
-    without = [broker for broker in health.brokers if broker.facts.get("tidelog.quorum.leader.id") == ""]
+    without = [broker for broker in health.brokers if broker.facts.get(LEADER_FACT) == ""]
     if not without:
         return []
     who = ", ".join(str(broker.id) for broker in without)
@@ -89,6 +89,25 @@ def _no_controller(health: Health) -> list[Problem]:
             f"{knows.format(who)} no active controller: topics, settings and who leads what can't be changed there",
             f"see that more than half of the controllers {voters} run and reach each other; the log of each says who "
             "led last",
+        )
+    ]
+
+
+def _silent_controllers(health: Health) -> list[Problem]:
+    """The others go on: until one too many is lost."""
+    silent, voters = health.silent_voters, health.voters
+    if not silent:
+        return []
+    more = (len(voters) - 1) // 2 - len(silent)
+    left = f"{more} more may be lost" if more > 0 else "none of the others may be lost"
+    who = ", ".join(map(str, silent))
+    return [
+        Problem(
+            "controller",
+            f"{'controllers' if len(silent) > 1 else 'controller'} {who} of {', '.join(map(str, voters))} "
+            f"{'are' if len(silent) > 1 else 'is'} not heard: {left}, or nothing can be changed",
+            "start what is down, or look at its process and its log; one that never comes back is replaced, see "
+            "docs/operating/cluster.md",
         )
     ]
 

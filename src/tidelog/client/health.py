@@ -23,12 +23,19 @@ from tidelog.rpc.errors import Lost, Unsupported
 from tidelog.rpc.groups import OF_SPARK_SINKS
 from tidelog.rpc.offsets import EARLIEST, LATEST, list_offsets
 from tidelog.rpc.open_transactions import OpenTransaction
-from tidelog.wire.errors import KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from tidelog.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ReplicaState,
+    RequestPartitionData,
+    RequestTopicData,
 )
 from tidelog.wire.topic_partition import TopicPartition
 
@@ -40,7 +47,11 @@ SETTLES_WITHIN_S = 5.0
 """A rebalance that takes longer than this is worth a word."""
 COMMITS_WITHIN_S = 6.0
 """Consumers that commit by themselves do it every 5 s unless they are told otherwise."""
+HEARD_WITHIN_S = 5.0
+"""Controllers fetch from the active one twice a second, and more."""
 OFFSETS_TOPIC = "__consumer_offsets"
+METADATA_TOPIC = "__cluster_metadata"
+LEADER_FACT = "tidelog.quorum.leader.id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,10 @@ class Health:
     asked_ms: int = field(default_factory=lambda: int(time.time() * 1000))
     unreachable: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Brokers of the cluster that don't answer, each with why."""
+    voters: list[int] = field(default_factory=list[int])
+    """The controllers that elect, as the active one tells them."""
+    silent_voters: list[int] = field(default_factory=list[int])
+    """Those of them that it doesn't hear."""
     unknown: list[str] = field(default_factory=list[str])
     """What could not be found out, and why."""
 
@@ -122,6 +137,8 @@ class _Asking:
             unreachable=unreachable,
             unknown=self._unknown,
         )
+        if all(broker.facts.get(LEADER_FACT) != "" for broker in brokers):  # else nobody would answer for long
+            self._attempt("controllers", lambda: self._controllers(health))
         self._attempt("transactions", lambda: self._transactions(health))
         self._attempt("groups", lambda: self._groups(health))
         return health
@@ -157,6 +174,32 @@ class _Asking:
         facts = self._attempt(f"facts of broker {node_id}", lambda: _facts(connection, node_id)) or {}
         folders = self._attempt(f"data folders of broker {node_id}", lambda: log_dirs(connection))
         return BrokerHealth(node_id, str(connection.address), facts, folders)
+
+    def _controllers(self, health: Health) -> None:
+        """A controller that has just come to lead gives the others time to be heard."""
+        deadline = time.monotonic() + HEARD_WITHIN_S
+        while True:
+            voters = self._voters()
+            newest_ms = max((voter.last_fetch_timestamp for voter in voters), default=0)
+            new = any(voter.last_fetch_timestamp < 0 for voter in voters)
+            if not new or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        late_ms = newest_ms - int(HEARD_WITHIN_S * 1000)
+        health.voters = sorted(voter.replica_id for voter in voters)
+        health.silent_voters = sorted(voter.replica_id for voter in voters if voter.last_fetch_timestamp < late_ms)
+
+    def _voters(self) -> list[ReplicaState]:
+        """Those of the metadata log. The leader's own time is the present one."""
+        asked = DescribeQuorumRequest(
+            topics=[RequestTopicData(topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)])]
+        )
+        response = self._cluster.any().ask(asked, DescribeQuorumResponse)
+        told = [each for topic in response.topics for each in topic.partitions]
+        for code in (response.error_code, *(each.error_code for each in told)):
+            if code:
+                raise KafkaError(ErrorCode(code), "the active controller doesn't tell")
+        return [voter for each in told for voter in each.current_voters]
 
     def _transactions(self, health: Health) -> None:
         with Transactions(self._bootstrap) as transactions:

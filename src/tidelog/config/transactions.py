@@ -10,7 +10,9 @@ class TransactionSettings(Settings):
         100, "How long a produce request that begins a transaction waits for the end of the one before.", at_least=0
     )
     add_partitions_to_txn_retry_backoff_ms = integer(
-        20, "The pause between two looks whether the transaction before has ended.", at_least=1
+        20,
+        "The pause between two looks whether the transaction before has ended, with its coordinator elsewhere.",
+        at_least=1,
     )
     tidelog_transaction_lease_ms = integer(
         900_000,

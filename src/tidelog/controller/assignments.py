@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 from tidelog.controller.placement import Placement, hosts_of
 from tidelog.env.slices import Steps
+from tidelog.metadata.directories import UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import BrokerImage, ClusterImage
 from tidelog.metadata.versions import MV_3_7_IV2
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 PARTITIONS_A_STEP = 64
-MIGRATING_DIRECTORY = bytes(16)
-"""Nobody knows which one: what Kafka has for replicas that are older than directories' ids."""
-UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
-"""The broker chooses the directory itself, and says which when it has several."""
+
+RESERVED_DIRECTORIES_BELOW = 100
+"""Directory ids that Kafka keeps for itself: unassigned, lost, migrating, and room for more."""
 
 
 class NewPartition(NamedTuple):

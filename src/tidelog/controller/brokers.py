@@ -5,14 +5,15 @@ old self are told apart. A broker is registered fenced; it leads nothing until i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.controller.assignments import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, default_directory
+from tidelog.controller.assignments import RESERVED_DIRECTORIES_BELOW, default_directory
 from tidelog.controller.leaders import Defaults, LostDirectories, change_leaders, elr_enabled
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
 from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import NO_LEADER, BrokerImage, ClusterImage, ControllerImage, EndpointImage, PartitionImage
 from tidelog.metadata.records import broker_record, controller_record
 from tidelog.metadata.versions import METADATA_VERSION, MV_3_7_IV0, MV_3_7_IV2, MV_4_3_IV0
@@ -22,9 +23,6 @@ from tidelog.wire.records.nodes import (
     UnregisterBrokerRecord,
 )
 from tidelog.wire.uuids import uuid_text
-
-RESERVED_DIRECTORIES_BELOW = 100
-"""Directory ids that Kafka keeps for itself: unassigned, lost, migrating, and room for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +78,27 @@ def register(
     records: list[Any] = []
     if not same:  # an id that was unregistered may stand in the partitions still; how it stopped, nobody knows
         clean = known is not None and known.epoch == registration.previous_epoch
-        lost = None if known is None else _lost_directories(known, broker, given_up=registration.lost_given_up)
+        lost = None if known is None else _lost_directories(known, broker)
+        if lost is not None and registration.lost_given_up:
+            lost = replace(lost, given_up=True)
         records = yield from _came_back(image, broker.id, clean=clean, lost=lost, defaults=defaults)
     # The registration comes last: should the rest be cut off, the broker registers again and it is done again.
     records.append(broker_record(broker))
     return Decision(records, epoch)
 
 
-def _lost_directories(before: BrokerImage, broker: BrokerImage, *, given_up: bool) -> LostDirectories | None:
-    """What the broker's former self had and this one has not. Where none of it is left, what was never assigned to a
-    directory is lost too: it can't be in one of these."""
-    if not broker.log_dirs or set(before.log_dirs) <= set(broker.log_dirs):
+def _lost_directories(before: BrokerImage, broker: BrokerImage) -> LostDirectories | None:
+    """Where the broker's directories are others than those of its former self, whatever partitions name and it hasn't:
+    also what failed before, and comes back as an empty one. Where none is left of what it had, what was never assigned
+    to a directory is lost too: it can't be in one of these."""
+    if not broker.log_dirs or set(before.log_dirs) == set(broker.log_dirs):
         return None
-    lost = set(before.log_dirs) - set(broker.log_dirs)
-    if lost == set(before.log_dirs):
-        lost |= {MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY}
-    return LostDirectories(broker.id, frozenset(lost), default_directory(broker), given_up)
+    return LostDirectories(
+        broker.id,
+        frozenset(broker.log_dirs),
+        default_directory(broker),
+        unassigned=bool(before.log_dirs) and set(before.log_dirs).isdisjoint(broker.log_dirs),
+    )
 
 
 def _came_back(

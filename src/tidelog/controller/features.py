@@ -47,9 +47,10 @@ def update_features(
 ) -> Steps[Decision[Any, UpdateFeaturesResponse]]:
     """`kraft_version` is the quorum's; `version` the request's, since v0 says otherwise what a downgrade is."""
     records: list[Any] = []
-    proposed = {**image.features, **{update.feature: update.max_version_level for update in request.feature_updates}}
+    updates = {update.feature: update for update in request.feature_updates}  # of those of one feature the last counts
+    proposed = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
     try:
-        for number, update in enumerate(request.feature_updates, 1):
+        for number, update in enumerate(updates.values(), 1):
             if not number % UPDATES_A_STEP:
                 yield
             kind = update.upgrade_type if version > 0 else SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
@@ -62,7 +63,7 @@ def update_features(
                 error_message=f"No feature was updated, since one of them could not be: {error.message}",
             ),
         )
-    if any(update.feature == ELR_VERSION and update.max_version_level > 0 for update in request.feature_updates):
+    if any(update.feature == ELR_VERSION and update.max_version_level > 0 for update in updates.values()):
         records = [*_one_min_isr(image, defaults), *records]
     results = [UpdatableFeatureResult(feature=u.feature, error_message=None) for u in request.feature_updates]
     response = UpdateFeaturesResponse(error_message=None, results=results if version <= 1 else [])
@@ -116,6 +117,8 @@ def _invalid(name: str, level: int, reason: str) -> KafkaError:
 
 
 def _check_supported(image: ClusterImage, name: str, level: int) -> None:
+    if name not in SUPPORTED:  # also at 0, at which every feature is that nobody has
+        raise _invalid(name, level, "There is no such feature.")
     supporters = [("This controller", SUPPORTED.get(name, (0, 0)))]
     supporters += [(f"Broker {b.id}", b.features.get(name, (0, 0))) for b in image.brokers.values()]
     supporters += [(f"Controller {c.id}", c.features.get(name, (0, 0))) for c in image.controllers.values()]

@@ -143,6 +143,10 @@ class Heartbeats:
             return False
         return now < session.deadline
 
+    def is_alive(self, broker_id: int, epoch: int, now: float) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and session.epoch == epoch and now < session.deadline
+
     def is_expired(self, broker_id: int, epoch: int, now: float) -> bool:
         session = self._sessions.get(broker_id)
         return session is not None and session.epoch == epoch and session.deadline <= now

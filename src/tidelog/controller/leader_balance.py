@@ -1,8 +1,8 @@
-"""The shell around `balance.py`: elections that nobody asks for, while this node is the active controller.
+"""The shell around `balance.py` and `internal_topics.py`: what nobody asks for, done by the active controller.
 
 Preferred leaders are brought back every `leader.imbalance.check.interval.seconds`. Partitions without a leader whose
 topic allows unclean elections are looked for every five minutes, as by Kafka, and as soon as a topic's setting, or the
-default of all, says so.
+default of all, says so. Topics of the coordinators get more replicas as brokers come.
 """
 
 import logging
@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tidelog.controller.balance import ELECTIONS_AT_ONCE, elect_preferred, elect_uncleanly
+from tidelog.controller.internal_topics import is_concerned, replicate
 from tidelog.controller.leaders import UNCLEAN_ELECTION, Defaults
 from tidelog.env.loop import Loop, Timer
 from tidelog.env.promise import Promise
@@ -24,6 +25,7 @@ from tidelog.wire.records.metadata import Record
 _logger = logging.getLogger(__name__)
 
 UNCLEAN_INTERVAL_S = 300.0
+REPLICATION_INTERVAL_S = 300.0
 SOON_S = 0.01
 """Until the next batch; others have their turn in between."""
 
@@ -39,13 +41,17 @@ class Submit(Protocol):
 class LeaderBalance:
     """Does nothing while this node doesn't lead. `interval_s` is None where preferred leaders stay where they are."""
 
-    __slots__ = ("_tasks", "_unclean")
+    __slots__ = ("_defaults", "_replication", "_tasks", "_unclean")
 
     def __init__(self, loop: Loop, submit: Submit, defaults: Defaults, interval_s: float | None) -> None:
-        self._unclean = _Task(loop, submit, defaults, elect_uncleanly, UNCLEAN_INTERVAL_S, "uncleanly")
-        self._tasks = [self._unclean]
+        self._defaults = defaults
+        uncleanly, preferred = "leaders elected uncleanly", "leaders elected from preferred replicas"
+        replication = "partitions of internal topics that get more replicas, as there are more brokers"
+        self._unclean = _Task(loop, submit, defaults, elect_uncleanly, UNCLEAN_INTERVAL_S, uncleanly)
+        self._replication = _Task(loop, submit, defaults, replicate, REPLICATION_INTERVAL_S, replication)
+        self._tasks = [self._unclean, self._replication]
         if interval_s is not None:
-            self._tasks.append(_Task(loop, submit, defaults, elect_preferred, interval_s, "from preferred replicas"))
+            self._tasks.append(_Task(loop, submit, defaults, elect_preferred, interval_s, preferred))
 
     def start(self) -> None:
         for task in self._tasks:
@@ -58,7 +64,9 @@ class LeaderBalance:
     def look(
         self, old: ClusterImage, image: ClusterImage, topics: ChangedTopics, configs: set[tuple[int, str]]
     ) -> None:
-        """The metadata changed: unclean elections may be allowed where they weren't."""
+        """The metadata changed: unclean elections may be allowed where they weren't, and brokers may have come."""
+        if is_concerned(old, image, self._defaults):
+            self._replication.soon()
         for resource in configs:
             if resource[0] == TOPIC_RESOURCE or resource == (BROKER_RESOURCE, ""):
                 before, after = old.configs.get(resource, {}), image.configs.get(resource, {})
@@ -126,7 +134,7 @@ class _Task:
         if elected.error is None:
             count = elected.result()
         elif not (isinstance(elected.error, KafkaError) and elected.error.code is ErrorCode.NOT_CONTROLLER):
-            _logger.error("leaders could not be elected %s yet: %s", self._what, elected.error)
+            _logger.error("%s: not yet: %s", self._what, elected.error)
         if count:
-            _logger.info("%d leaders were elected %s", count, self._what)
+            _logger.info("%s: %d", self._what, count)
         self._set(SOON_S if self._again or count >= ELECTIONS_AT_ONCE else self._interval_s)

@@ -15,15 +15,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidelog.controller.assignments import RESERVED_DIRECTORIES_BELOW
 from tidelog.controller.partition_change import Election, Electors, as_it_is, change
 from tidelog.env.slices import Steps, ordered
 from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.versions import ELR_VERSION, MV_3_6_IV0
 from tidelog.wire.records.metadata import PartitionChangeRecord
 
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 LOOKS_A_STEP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """How many replicas a topic of the coordinators is to have where there are brokers for them, since no setting says
+    it; and how many in sync, or 0 where that is said."""
+
+    topic: str
+    replicas: int
+    min_isr: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class Defaults:
     replication_factor: int = 1
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
+    internal_topics: tuple[InternalTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +72,25 @@ class LostDirectories:
     made again: it is neither in sync nor eligible, nor is it the last leader that is known."""
 
     broker_id: int
-    directories: frozenset[bytes]
+    kept: frozenset[bytes]
+    """Those that it has."""
     instead: bytes
     """Where its replicas are made again."""
+    unassigned: bool = False
+    """So is what was never assigned to a directory."""
     given_up: bool = False
     """The operator said that they are lost: what nobody else has begins anew, as in an unclean election."""
 
     def hold(self, partition: PartitionImage) -> bool:
         return any(
-            replica == self.broker_id and directory in self.directories
+            replica == self.broker_id and self._is_lost(directory)
             for replica, directory in zip(partition.replicas, partition.directories, strict=False)
         )
+
+    def _is_lost(self, directory: bytes) -> bool:
+        if directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
+            return self.unassigned
+        return directory not in self.kept and int.from_bytes(directory) >= RESERVED_DIRECTORIES_BELOW
 
 
 def effective_config(image: ClusterImage, topic: str, name: str, default: str) -> str:

@@ -102,6 +102,10 @@ class Liveness:
             if self._timer is None:
                 self._arm()
 
+    def is_alive(self, broker_id: int, epoch: int) -> bool:
+        """Whether it was heard under this epoch, and not too long ago."""
+        return self._heartbeats.is_alive(broker_id, epoch, self._clock.monotonic())
+
     def connection_broken(self, connection: int) -> None:
         """The other side ended a connection: a process that dies does that."""
         if self._heartbeats.broke(connection, self._clock.monotonic()):
@@ -169,10 +173,13 @@ class Liveness:
     def _fence(self, broker_id: int, epoch: int) -> None:
         """The timer is set again when it is done."""
         leading, began = self._epoch, self._clock.monotonic()
+        was_silent = False
         self._fencing = True
 
         def decide(image: ClusterImage, now_ms: int) -> Steps[Decision[Any, None]]:
-            if not self._heartbeats.is_expired(broker_id, epoch, self._clock.monotonic()):
+            nonlocal was_silent
+            was_silent = self._heartbeats.is_expired(broker_id, epoch, self._clock.monotonic())
+            if not was_silent:
                 return Decision([], None)  # it was heard while this waited for its turn
             return (yield from brokers.fence(image, broker_id, epoch, self._defaults))
 
@@ -186,7 +193,8 @@ class Liveness:
                 _logger.error("broker %d is silent and could not be fenced yet: %s", broker_id, error)
                 self._set(self._clock.monotonic() + AGAIN_S)
                 return
-            if self._heartbeats.is_expired(broker_id, epoch, self._clock.monotonic()):
+            # What was decided counts: one that was heard then, and is silent again now, is not fenced yet.
+            if was_silent and self._heartbeats.is_expired(broker_id, epoch, self._clock.monotonic()):
                 self._heartbeats.forget(broker_id)
                 if not gone:
                     took = self._clock.monotonic() - began

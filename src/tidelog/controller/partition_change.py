@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tidelog.controller.assignments import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog.metadata.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import NO_LEADER, PartitionImage
 
 RECOVERED, RECOVERING = 0, 1

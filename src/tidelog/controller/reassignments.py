@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidelog.controller.assignments import UNASSIGNED_DIRECTORY, check_replicas, default_directory
+from tidelog.controller.assignments import check_replicas, default_directory
 from tidelog.controller.changes import Changes
 from tidelog.controller.leaders import Defaults, unclean_allowed
-from tidelog.controller.limits import check_changes
+from tidelog.controller.limits import check_changes, check_in_memory
 from tidelog.controller.partition_change import RECOVERING, Election, Target, as_it_is
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
+from tidelog.metadata.directories import UNASSIGNED_DIRECTORY
 from tidelog.metadata.image import ClusterImage, PartitionImage, TopicImage
 from tidelog.metadata.versions import MV_3_7_IV2
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -88,7 +89,9 @@ def _alter(
             f"The partition has {_factor(partition)} replica(s), the assignment {len(asked.replicas)}; the request "
             "doesn't allow that number to change.",
         )
-    changes.change(topic, asked.partition_index, _moved(image, partition, asked.replicas), election=Election.ONLINE)
+    target = moved(image, partition, asked.replicas)
+    check_in_memory(name, image.topic_config(name), len(target.replicas))  # those that are to go included
+    changes.change(topic, asked.partition_index, target, election=Election.ONLINE)
 
 
 def _factor(partition: PartitionImage) -> int:
@@ -96,7 +99,7 @@ def _factor(partition: PartitionImage) -> int:
     return len(set(partition.replicas) - set(partition.removing))
 
 
-def _moved(image: ClusterImage, partition: PartitionImage, wanted: Sequence[int]) -> Target:
+def moved(image: ClusterImage, partition: PartitionImage, wanted: Sequence[int]) -> Target:
     """The first step towards these replicas. What an earlier reassignment was adding stays marked as added, wanted or
     not, so that a cancellation goes back to what was there before both."""
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
@@ -143,24 +146,29 @@ def _cancelled(partition: PartitionImage, *, unclean: bool) -> Target:
 
 def list_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """Of the topics and partitions asked for, or of all. Unknown ones are passed over. A read: committed state."""
     topics: list[OngoingTopicReassignment] = []
     if request.topics is None:
-        wanted = [(topic, list(range(len(topic.partitions)))) for topic in image.topics.values()]
+        for topic in image.topics.values():
+            yield from _add_moving(topics, topic, range(len(topic.partitions)))
     else:
-        wanted = [(image.topics[t.name], t.partition_indexes) for t in request.topics if t.name in image.topics]
-    for topic, indexes in wanted:
-        moving = _moving(topic, indexes)
-        if moving:
-            topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))
+        for asked in request.topics:
+            topic = image.topics.get(asked.name)
+            if topic is None:
+                yield
+            else:
+                yield from _add_moving(topics, topic, asked.partition_indexes)
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+def _add_moving(topics: list[OngoingTopicReassignment], topic: TopicImage, indexes: Sequence[int]) -> Steps[None]:
+    """Those of the topic whose replicas are being moved, if there are any."""
     moving: list[OngoingPartitionReassignment] = []
-    for index in indexes:
-        if 0 <= index < len(topic.partitions):
+    for start in range(0, len(indexes), PARTITIONS_A_STEP):
+        for index in indexes[start : start + PARTITIONS_A_STEP]:
+            if not 0 <= index < len(topic.partitions):
+                continue
             partition = topic.partitions[index]
             if partition.adding or partition.removing:
                 moving.append(
@@ -171,4 +179,6 @@ def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReass
                         removing_replicas=list(partition.removing),
                     )
                 )
-    return moving
+        yield
+    if moving:
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))

@@ -9,7 +9,7 @@ from typing import Any
 from tidelog.controller.assignments import Assigner, NewPartition, manual
 from tidelog.controller.bounds import CHANGES_MAX
 from tidelog.controller.leaders import Defaults
-from tidelog.controller.limits import check_changes
+from tidelog.controller.limits import check_changes, check_in_memory
 from tidelog.controller.names import METADATA_TOPIC, check_deletion, check_growth, colliding, why_invalid
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
@@ -123,6 +123,7 @@ def _create_topic(
     configs = complete_configs(topic.name, asked)
     topic_id = new_id()
     partitions = yield from _first_partitions(image, topic, topic_id, assigner, defaults)
+    check_in_memory(topic.name, configs, max(len(partition.replicas) for partition in partitions))
     records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)

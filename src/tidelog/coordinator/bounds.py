@@ -59,3 +59,11 @@ TRANSACTION_PARTITIONS_MAX = 50_000
 MARKER_RETRY_S = 0.1
 MARKER_RETRY_S_MAX = 5.0
 """After how long a marker that couldn't be written is tried again: at first, and at most."""
+MARKERS_TOGETHER = 2000
+"""Partitions that one WriteTxnMarkers to another broker names."""
+MARKERS_WAITING_MAX = 200_000
+"""Markers for one other broker that wait to be sent; one more is tried again later."""
+CHECKED_TOGETHER = 2000
+"""Partitions that one AddPartitionsToTxn to another coordinator names; those of one producer stay together."""
+CHECKS_WAITING_MAX = 10_000
+"""Producers that wait to be asked about at one other coordinator; one more is told to come again."""

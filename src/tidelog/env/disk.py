@@ -115,6 +115,11 @@ class Disk(Protocol):
         """Have the file count as last written to at this time. Not durable."""
         ...
 
+    def identity(self, path: str) -> str:
+        """What tells the file from a copy of it that was put in its place. It stays as it is when a folder above is
+        renamed, and over a power loss. A copy of the whole volume it doesn't tell."""
+        ...
+
     def make_folders(self, path: str) -> bool:
         """Make the folder and its parents; fine where it exists. Whether it is new."""
         ...

@@ -22,6 +22,8 @@ _sync_file_range = _libc.sync_file_range
 _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 _RANGE_WRITE = 2
 """Begin to write the dirty pages, wait for none."""
+FS_IOC_GETVERSION = 0x80087601
+"""Asks for the generation of an inode."""
 
 
 class RealFile:
@@ -189,6 +191,18 @@ class RealDisk:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def identity(self, path: str) -> str:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            stat = os.fstat(fd)
+            try:  # numbers of inodes are used again, with another generation
+                generation = fcntl.ioctl(fd, FS_IOC_GETVERSION, bytes(8))[:4].hex()
+            except OSError:  # a file system that keeps none: a copy has another time, and so has what was renamed
+                generation = str(stat.st_ctime_ns)
+            return f"{stat.st_ino}.{generation}"
+        finally:
+            os.close(fd)
 
     def make_folders(self, path: str) -> bool:
         try:

@@ -363,7 +363,12 @@ class WritableLog(ReadableLog):
         *,
         marker: BatchHeader | None = None,
     ) -> None:
-        """Write these batches, of one leader epoch, and take note of them. `marker`: the one that is in there alone."""
+        """Write these batches, of one leader epoch, and take note of them. `marker`: the one that is in there alone.
+
+        Producers that aren't known yet are read before: later the log would tell of these batches, too.
+        """
+        if self._producers is None and any(batch[4] >= 0 for batch in batches):
+            self._producers = self.producers
         try:
             if leader_epoch != self._epoch:
                 self._enter_epoch(leader_epoch, batches[0][0])

@@ -52,7 +52,7 @@ class CleanStop:
         self._folders = folders
         self._points = points
 
-    def run(self, broker_epoch: int) -> Steps[None]:
+    def run(self, broker_epoch: int | None) -> Steps[None]:
         """Raises OSError where a checkpoint can't be written. A log that couldn't be flushed keeps the mark away."""
         dirty = self._upkeep.dirty
         dirty.sort(key=lambda log: log.ends.batches, reverse=True)
@@ -63,7 +63,8 @@ class CleanStop:
             yield from self._points[root].finish()
             if (yield from self._is_clean(root)):
                 self._folders.close_journal(root)
-                yield from settled(self._env.loop.run_blocking(partial(self._folders.mark, root, broker_epoch)))
+                epoch = self._folders.epoch_found(root) if broker_epoch is None else broker_epoch
+                yield from settled(self._env.loop.run_blocking(partial(self._folders.mark, root, epoch)))
 
     def _flush(self, logs: list[Log], saved_max: int) -> Steps[None]:
         """The first `saved_max` are saved as in any flush."""
@@ -98,6 +99,8 @@ class CleanStop:
         """Whether the next start may take all logs in the folder as it finds them."""
         # A folder found after a crash that nobody asked for was never recovered: the next start has to do it.
         if not self._folders.is_clean(root) and self._folders.partitions.is_any_in(root):
+            return False
+        if self._folders.journal_is_needed(root):
             return False
         unfinished = set(self._upkeep.dirty)
         for place, log in enumerate(self._logs()):

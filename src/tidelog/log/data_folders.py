@@ -44,28 +44,41 @@ class DataFolders:
         self._report = report
         self.partitions = PartitionFolders()
         self._clean: dict[str, bool] = {}
+        self._epochs: dict[str, int | None] = {}
         self.admitted: set[str] = set()
         self._counts: Counter[str] = Counter(dict.fromkeys(points, 0))
         self._gone: dict[TopicPartition, str] = {}
+        self.missing: set[TopicPartition] = set()
+        """After a stop that wasn't clean: partitions of which there were records, and have no folder."""
+        self.doubts: dict[str, str] = {}
+        """By data folder: what else speaks against that all is there that was."""
 
     def look(self) -> int | None:
         """Read the checkpoints and list what is there: nothing is written, since a folder may not be what it should be.
 
-        The broker epoch in the mark of a clean stop; None: the last stop was another.
+        The broker epoch in the marks of a clean stop; None where one of them is missing, or names another.
         """
-        broker_epoch: int | None = None
         for root, points in self._points.items():
             self._disk.make_folders(root)
             points.load()
             epoch = points.clean_epoch()
             self._clean[root] = epoch is not None and not points.lost
-            if epoch is not None:
-                broker_epoch = epoch
+            self._epochs[root] = epoch
             # The mark goes before anything is written: whatever it says, a journal beside it is older.
             self._journals[root].load(clean=self._disk.exists(f"{root}/{CLEAN_SHUTDOWN}"))
             self._counts[root] = self.partitions.look(self._disk, root, self._journals[root].keys())
+            if points.lost:
+                self.doubts[root] = f"the recovery points in {root} are lost"
+            if self._journals[root].damaged:
+                self.doubts[root] = f"the journal in {root} is damaged"
         self._look_for_gone()
-        return broker_epoch
+        epochs = set(self._epochs.values())
+        return epochs.pop() if len(epochs) == 1 else None
+
+    def epoch_found(self, root: str) -> int:
+        """The broker epoch in the mark of a clean stop that a start found there; -1 where there was none."""
+        epoch = self._epochs.get(root)
+        return -1 if epoch is None else epoch
 
     def _look_for_gone(self) -> None:
         """Partitions that had records at the last stop and have no folder now: somebody removed it.
@@ -81,6 +94,7 @@ class DataFolders:
                             f"{folder} is not there, but held records up to offset {offset} at the last stop"
                         )
                     else:
+                        self.missing.add(key)
                         self._report(
                             f"{folder} is not there, but {RECOVERY_POINT} has offset {offset} for it: unless its topic "
                             "was deleted right before the crash, somebody removed it, and it begins anew at offset 0"
@@ -114,6 +128,11 @@ class DataFolders:
 
     def is_clean(self, root: str) -> bool:
         return self._clean[root]
+
+    def journal_is_needed(self, root: str) -> bool:
+        """Whether its journal knows of logs that weren't opened yet: of some that were moved to another data folder,
+        too, though nothing in this one waits to be opened."""
+        return bool(self._journals[root].keys())
 
     @property
     def all_clean(self) -> bool:

@@ -196,6 +196,10 @@ class _Turn:
             del self._unsettled[log]
         return True
 
+    def logs(self) -> set[Log]:
+        """Those of which it may hold something."""
+        return self._logs | self._logs_before
+
     def forget(self, log: Log) -> None:
         """All that it holds of the log is void."""
         self._unsettled.pop(log, None)
@@ -246,6 +250,8 @@ class Journal:
         self._voids: dict[TopicPartition, int] = {}
         self._last_kept: list[tuple[str, Block]] = []  # of each file, by its path
         self._kept_durably = False
+        self.damaged = False
+        """What earlier lives left isn't all there."""
 
     @property
     def state(self) -> JournalState:
@@ -261,7 +267,7 @@ class Journal:
         """Read what is there, and write nothing. `clean`: a mark says so, whose ever. None of it counts then."""
         disk = self._env.disk
         for name in disk.list_folder(self.root):
-            number = _file_number(name)
+            number = file_number(name)
             if number is not None:
                 self._files = max(self._files, number + 1)
                 self._kept.append(f"{self.root}/{name}")
@@ -290,6 +296,7 @@ class Journal:
         for file, each in zip(files, found, strict=True):
             at, last = (each[-1].end, each[-1].number) if each else (0, newest)
             if (damage := damage_at(file, at, last)) is not None:
+                self.damaged = True
                 self._report(f"{file.path} byte {at}: {damage}; records that were acknowledged may be lost")
         return blocks
 
@@ -336,7 +343,7 @@ class Journal:
 
     def _names(self) -> list[str]:
         names = self._env.disk.list_folder(self.root)
-        return [name for name in names if name.startswith(VOIDS) or _file_number(name) is not None]
+        return [name for name in names if name.startswith(VOIDS) or file_number(name) is not None]
 
     def opened(self, key: TopicPartition, topic_id: bytes, log_end: int) -> None:
         """The log has what was known of it, durably. What it hasn't, since it didn't fit, must not fit later either.
@@ -486,7 +493,24 @@ class Journal:
             for turn in self._turns:
                 turn.forget(log)
 
-    def _void(self, keys: list[TopicPartition]) -> None:
+    def void_all(self, keys: set[TopicPartition]) -> None:
+        """Durably: nothing counts any more of what was written so far of these, which are no logs of this broker's any
+        more."""
+        write = self._under_way
+        logs = {log for turn in self._turns for log in turn.logs() if log.key in keys}
+        held = {log.key for log in logs} | (keys & self._kept_keys)
+        held |= set() if write is None else {mark.log.key for mark in write.marks} & keys
+        if not held:
+            return
+        try:
+            self._void(held)
+        except OSError as error:  # after a crash it is known of the folder that it isn't this broker's
+            self._report(f"{self.root}: what the journal has of partitions that went can't be made void: {error}")
+        for turn in self._turns:
+            for log in logs:
+                turn.forget(log)
+
+    def _void(self, keys: Iterable[TopicPartition]) -> None:
         """Up to the block that is under way, too."""
         if not self._kept:
             first = min((turn.first for turn in self._turns), default=self._number)
@@ -520,7 +544,7 @@ def _counts(mark: JournalMark) -> bool:
     return mark.generation == mark.log.ends.generation
 
 
-def _file_number(name: str) -> int | None:
+def file_number(name: str) -> int | None:
     """The number in the name of one of its files; None for another's."""
     number = name.removeprefix(JOURNAL)
     return int(number) if name.startswith(JOURNAL) and number.isascii() and number.isdigit() else None

@@ -9,7 +9,7 @@ from tidelog.log.commit import sync_now
 from tidelog.log.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidelog.env import Environment
     from tidelog.log.log import Log
@@ -67,6 +67,12 @@ class Journals(Mapping[str, Journal]):
         """Its topic is no more."""
         self._unsettled.pop(log, None)
         self.forget(log.key)
+
+    def removed(self, keys: Iterable[TopicPartition]) -> None:
+        """This broker has no replica of these any more: what journals have of them is void, durably."""
+        some = set(keys)
+        for journal in self._by_root.values():
+            journal.void_all(some)
 
     def forget(self, key: TopicPartition) -> None:
         """No topic has this partition, or none that a journal of an earlier life knows of."""

@@ -152,7 +152,12 @@ class Log(WritableLog):
             before = self.log_start
             self.ends.move_start(offset)
             self._store.starts.move(self, before)
+            self._start_moved()
         return self.log_start
+
+    def _start_moved(self) -> None:
+        if self.listener is not None:
+            self.listener.start_moved(self)
 
     def start_saved(self) -> None:
         """Its start is durable: what was known of leaders before it goes."""
@@ -189,6 +194,7 @@ class Log(WritableLog):
             if start > self.log_start:
                 self.ends.move_start(start)
                 self.epochs.truncate_from_start(start)
+                self._start_moved()
             self.forget_segments([segment for segment, behind in pairwise(self.segments) if behind.base <= start])
             self._store.starts.moved(self)
 

@@ -37,16 +37,27 @@ _make_appended: Callable[[tuple[int, int, int, int, int]], Appended] = partial(c
 
 class Producer:
     """One producer's state. `restored`: its window came from a snapshot, which holds one batch only. `seen_ms`: when it
-    last wrote, which its own timestamps needn't tell: records may be years old when they are sent.
+    last wrote, which its own timestamps needn't tell: records may be years old when they are sent. `ended`: how many
+    markers of it came since it is known here; only whether that changes means something.
     """
 
-    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "restored", "seen_ms", "txn_first_offset", "window")
+    __slots__ = (
+        "coordinator_epoch",
+        "ended",
+        "epoch",
+        "last_timestamp",
+        "restored",
+        "seen_ms",
+        "txn_first_offset",
+        "window",
+    )
 
     def __init__(self, epoch: int = NO_EPOCH, coordinator_epoch: int = -1, last_timestamp: int = -1) -> None:
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = self.seen_ms = last_timestamp
         self.txn_first_offset = -1
+        self.ended = 0
         self.window: list[Appended] = []
         self.restored = False
 
@@ -115,6 +126,11 @@ class Producers:
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def ended(self, producer_id: int) -> int:
+        """Another number whenever a marker of the producer was written."""
+        producer = self._producers.get(producer_id)
+        return 0 if producer is None else producer.ended
 
     def items(self) -> Iterable[tuple[int, Producer]]:
         return self._producers.items()
@@ -245,6 +261,7 @@ class Producers:
             producer.window.clear()
             producer.restored = False
         producer.coordinator_epoch = coordinator_epoch
+        producer.ended += 1
         producer.last_timestamp = producer.seen_ms = timestamp
         self.end = offset + 1
         return completed

@@ -45,6 +45,8 @@ class LogListener(Protocol):
 
     def durable_advanced(self, log: Log) -> None: ...
 
+    def start_moved(self, log: Log) -> None: ...
+
     def went_offline(self, log: Log) -> None: ...
 
 
@@ -341,7 +343,7 @@ class _Guard:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._changing and isinstance(error, OSError) and error.errno in UNREADABLE:
+        if self._changing and isinstance(error, OSError):  # whatever it was, half of it is done
             self._log.go_offline(f"changing {self._log.folder} failed: {error}")
         if isinstance(error, OSError | BadBatch):
             raise self._log.read_failed(error) from error

@@ -11,7 +11,10 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.log.opening import Opening
+    from tidelog.log.recovery import Recovered
     from tidelog.wire.topic_partition import TopicPartition
 
 TOLD_MAX = 20
@@ -48,6 +51,8 @@ class Recoveries:
         self.seconds = 0.0
         self.cuts: list[Cut] = []
         self.restored: dict[TopicPartition, int] = {}
+        self.must_be_whole: Callable[[TopicPartition], bool] = lambda _: False
+        """Whether it was claimed of a partition that nothing of it was lost: what others were told of it counts."""
         self._checked: set[TopicPartition] = set()
         self._told = 0
 
@@ -81,6 +86,18 @@ class Recoveries:
         for message in opening.reports:
             self._told += 1
             _logger.log(logging.WARNING if self._told <= TOLD_MAX else logging.DEBUG, "%s", message)
+
+    def shortfall(self, opening: Opening, found: Recovered) -> str | None:
+        """Why a log isn't served that was opened, since it was claimed to be whole and isn't: its end is below what the
+        journal had of it, which was acknowledged. None where it may be served."""
+        known = [one.end for one in opening.log_folder.journal if one.topic_id == opening.topic_id]
+        short = bool(known) and max(known) > found.ends.log_end
+        if not short or not self.must_be_whole(opening.log_folder.key):
+            return None
+        return (
+            f"{opening.log_folder.path} ends at offset {found.ends.log_end}, but records up to {max(known)} were made "
+            "durable: others have them, and after the next start it is made whole from theirs"
+        )
 
     def finish(self, offline: int) -> None:
         """All logs were opened; `offline` of them can't be served."""

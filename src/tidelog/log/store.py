@@ -48,6 +48,8 @@ from tidelog.wire.topic_partition import TopicPartition
 from tidelog.wire.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.config.broker import BrokerConfig
     from tidelog.config.topic import TopicConfig
     from tidelog.env import Environment
@@ -64,10 +66,8 @@ _logger = logging.getLogger("tidelog.log")
 class Store:
     """All logs of a broker. `commit` is the group commit, `serial_worker` is for what readers ask of threads,
     `beginnings` are the logs that are made, `journals` those of the data folders. `looks` is for looks into batches.
-    `recoveries` and `space` are what an operator wants to know; `offline` are the partitions whose logs can't be
-    served.
-
-    `broker_epoch` stood in the mark of the last clean stop; None after any other.
+    `recoveries` and `space` are what an operator wants to know; `offline` has partitions whose logs can't be served.
+    `broker_epoch` stood in the marks of the last clean stop; None after any other.
     """
 
     def __init__(self, env: Environment, folders: list[str], config: BrokerConfig) -> None:
@@ -79,13 +79,9 @@ class Store:
         self.producer_expiration_ms = config.producer_id_expiration_ms
         self.files = OpenFiles(env.disk, config.tidelog_open_files_max)
         self.index_files = IndexFiles(env.disk, env.loop)
+        journal_bytes = config.tidelog_journal_bytes
         self.journals = Journals(
-            env,
-            folders,
-            config.tidelog_journal_bytes,
-            self.report,
-            self.remove_soon,
-            lambda logs: self.commit.settle(logs),
+            env, folders, journal_bytes, self.report, self.remove_soon, lambda logs: self.commit.settle(logs)
         )
         self.commit = GroupCommit(env, self.logs, self.journals)
         self.serial_worker = SerialWorker(env.loop)
@@ -96,11 +92,13 @@ class Store:
         self.recoveries = Recoveries()
         self.space = FreeSpace(env.disk, env.clock, folders)
         self.offline: set[TopicPartition] = set()
+        self.on_offline: list[Callable[[ReadableLog], None]] = []  # who is told of logs that fail
         self.broker_epoch: int | None = None
         self._points = {folder: CheckpointFiles(env, folder, self.report) for folder in folders}
         # One for the metadata alone is no folder of the broker's that the controller knows of.
         data = [folder for folder in folders if folder in config.folders] or folders
         self._folders = DataFolders(env.disk, self._points, self.journals, self.upkeep.remove, self.report, data)
+        self.data_folders = self._folders
         self._unopened = self._folders.partitions
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_syncs = FolderSyncs(env, self._points, self.report)
@@ -122,6 +120,8 @@ class Store:
     def went_offline(self, log: ReadableLog, reason: str) -> None:
         self.offline.add((log.topic, log.partition))
         self.report(f"{log.place} went offline: {reason}", level=logging.ERROR)
+        for told in self.on_offline:
+            told(log)
 
     # -- start and stop
 
@@ -141,11 +141,11 @@ class Store:
         """The folder is the broker's: from now on it is written to. Logs are recovered when `log` is asked for them."""
         self._folders.admit(root)
 
-    def stop(self, *, clean: bool = True, broker_epoch: int = -1) -> Promise[None]:
+    def stop(self, *, clean: bool = True, broker_epoch: int | None = -1) -> Promise[None]:
         """Flush everything and mark the folders clean; with `clean=False` just let go, as a crash would.
 
-        Resolved when all is on stable storage. No log serves any more then.
-        """
+        `broker_epoch` None: that of the marks which were found. Resolved when all is on stable storage; no log serves
+        any more then."""
         self.upkeep.stop()
         self._openings.stop()
         self.beginnings.stop()
@@ -172,7 +172,7 @@ class Store:
         when_idle()
         return stopped
 
-    def _finish(self, broker_epoch: int) -> Steps[None]:
+    def _finish(self, broker_epoch: int | None) -> Steps[None]:
         stop = CleanStop(self.env, self.logs, self.upkeep, self.commit, self.starts, self._folders, self._points)
         yield from stop.run(broker_epoch)
         yield from self._close()
@@ -249,8 +249,7 @@ class Store:
     ) -> Promise[None]:
         """Open a log that is on disk, off the loop; settled when `log` has it, or when to ask again, if `waits`.
 
-        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where it couldn't be opened for a reason
-        that may pass.
+        `asker` has its turn with all others. Fails with KAFKA_STORAGE_ERROR where the reason may pass.
         """
         key = topic, partition
         begun = self.beginnings.get(key)
@@ -351,6 +350,8 @@ class Store:
             log.go_offline(f"opening {log.folder} failed: {error}")
         elif found is None:
             self._refuse_folder(log)
+        elif (shortfall := self.recoveries.shortfall(opening, found)) is not None:
+            log.go_offline(shortfall)
         else:
             self.journals.opened(log)
             if found.start_moved:
@@ -500,9 +501,8 @@ class Store:
 
     def _put_away(self, root: str, key: TopicPartition, delay_ms: int | None = None) -> bool:
         """Rename a deleted partition's folder, and remove it later; whether its name is free."""
-        if delay_ms is None:
-            delay_ms = self.config.log_segment_delete_delay_ms
-        return self._renames.put_away(root, key, delay_ms)
+        delay = self.config.log_segment_delete_delay_ms if delay_ms is None else delay_ms
+        return self._renames.put_away(root, key, delay)
 
     # -- what logs ask for
 

@@ -45,9 +45,9 @@ def bits_of(some: Iterable[int]) -> Bits:
 
 
 def replicas_of(image: ClusterImage, broker_id: int) -> Iterator[tuple[str, Iterator[int]]]:
-    """The topics of which the broker has partitions, by name, and which ones. In no order that means anything."""
+    """The topics of which the broker has partitions, by name, and which ones: in the order of their ids."""
     known = image.broker_replicas.get(broker_id)
-    for topic_id, bits in () if known is None else known.items():
+    for topic_id, bits in () if known is None else sorted(known.items()):
         yield image.topics_by_id[topic_id].name, indexes(bits)
 
 

@@ -33,6 +33,7 @@ class TimerKind(Enum):
     FETCH = "fetch"  # the leader is silent for too long when it fires
     CHECK_QUORUM = "check quorum"  # the leader asks itself whether a majority still fetches
     BROKEN = "broken"  # the connection to the leader broke: it has a moment to be heard again
+    BACKOFF = "backoff"  # a voter refused this candidate, perhaps for another: stand again soon
     SUCCESSION = "succession"  # the leader stepped down: stand when those that it prefers had their turn
 
 

@@ -230,7 +230,11 @@ class LogFollower:
         if isinstance(promise.error, (KafkaError, OSError, ValueError)):
             self._not_taken(f"the checkpoint {download.snapshot.file_name} was not had: {promise.error}")
             return
-        self._driver.install(download.snapshot, promise.result())
+        try:
+            self._driver.install(download.snapshot, promise.result())
+        except (KafkaError, OSError) as error:  # where half of it was done, the log is offline, and this node ends
+            self._not_taken(f"the log can't begin behind the checkpoint {download.snapshot.file_name}: {error}")
+            return
         self._taken()
         _logger.info("the metadata log begins behind the leader's checkpoint %s now", download.snapshot.file_name)
         self._next()

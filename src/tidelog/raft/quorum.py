@@ -31,6 +31,9 @@ Why it is safe:
 Who has the connection to its leader broken waits for it but a moment: the process is dead, or a fetch on a new
 connection is answered before. That opens no epoch by itself: a majority must have lost it.
 
+A candidate that is refused waits but a while before it stands again, at random: where two stood at once, and a third is
+dead, neither wins, and one of them is to come first the next time.
+
 Who steps down names the others, the most up to date first: that one stands at once, each of the rest waits twice as
 long as the one before it, so that they don't split the votes. An observer, or a voter whose log can't be written, waits
 for a leader and never stands; an observer asks around for it (`FindLeader`).
@@ -130,6 +133,7 @@ class Quorum:
         "_granting",
         "_heard",
         "_log_failed",
+        "_refused",
         "_voters_before",
         "_voters_offset",
         "election",
@@ -173,6 +177,7 @@ class Quorum:
         self._given_up = NO_LEADER  # the leader of this epoch that fell silent
         self._granting: set[int] = set()
         self._fetched = False  # whether the leader that is followed has answered a fetch
+        self._refused = False  # whether a voter refused this candidate
         self._heard: set[ReplicaKey] = set()
         self._log_failed = False
         self._effects: list[Effect] = []
@@ -185,6 +190,12 @@ class Quorum:
     def leader_id(self) -> int:
         """Who leads the epoch, as far as is known; NO_LEADER otherwise, also right after the own resignation."""
         return NO_LEADER if self.role is Role.RESIGNED else self.election.leader_id
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether this replica leads, or the one that it follows answers. Who is no voter follows a dead one until it
+        hears of another."""
+        return self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._fetched)
 
     def handle(self, event: Event) -> list[Effect]:
         match event:
@@ -382,6 +393,9 @@ class Quorum:
         elif event.granted:
             self._granting.add(event.voter_id)
             self._count_votes()
+        elif not event.pre_vote and not self._refused:  # two stood at once, say, and neither may win
+            self._refused = True
+            self._effects.append(SetTimer(TimerKind.BACKOFF))
 
     def _on_leader_heard(self, leader_id: int, epoch: int) -> None:
         if leader_id in (NO_LEADER, self.local.id):
@@ -426,7 +440,7 @@ class Quorum:
             self._effects.append(Remember(election))
         if newer:
             self._given_up = NO_LEADER
-        self._fetched = False
+        self._fetched = self._refused = False
         self.role, self.election = role, election
         self._effects.append(SetTimer(_TIMERS[role]))
 

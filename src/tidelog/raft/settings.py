@@ -13,6 +13,10 @@ BROKEN_MS = (300, 700)
 """How long a leader whose connection broke has to be heard again: random, so that voters don't stand all at once."""
 
 
+BACKOFF_SHARE = 4
+"""Of the longest wait after a lost election, the shortest one: votes that are on their way come first."""
+
+
 class RaftSettings(NamedTuple):
     """Kafka's settings for the metadata log, under their own names but for the dots."""
 
@@ -35,5 +39,8 @@ class RaftSettings(NamedTuple):
                 return int(self.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
             case TimerKind.BROKEN:
                 return min(self.fetch_timeout_ms, random_int(*BROKEN_MS))
+            case TimerKind.BACKOFF:
+                most_ms = min(self.election_backoff_max_ms, self.election_timeout_ms)
+                return random_int(most_ms // BACKOFF_SHARE, most_ms)
             case TimerKind.SUCCESSION:
                 return self.election_backoff_max_ms >> timer.halvings

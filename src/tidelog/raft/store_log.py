@@ -123,5 +123,8 @@ class StoreLog:
     def durable_advanced(self, log: Log) -> None:
         self._on_durable(log.durable_end)
 
+    def start_moved(self, log: Log) -> None:
+        """Nobody waits for that."""
+
     def went_offline(self, log: Log) -> None:
         self._on_offline(log.offline or "")

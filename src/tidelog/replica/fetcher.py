@@ -393,6 +393,8 @@ class Fetcher:
 
     def _take_partition(self, key: TopicIdPartition, data: PartitionData) -> None:
         followed, asked = self._followed.get(key), self._session.told(key)
+        if data.records or data.error_code:
+            self._session.sent(key)
         if (
             followed is None
             or asked is None

@@ -64,7 +64,7 @@ class Limits(NamedTuple):
 class LeaderSession:
     """What one leader was told of the partitions that are fetched from it, and what it is to be told next."""
 
-    __slots__ = ("_changed", "_epoch", "_id", "_refused", "_told", "_wanted")
+    __slots__ = ("_changed", "_epoch", "_id", "_refused", "_spent", "_told", "_wanted")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -72,6 +72,7 @@ class LeaderSession:
         self._refused = False  # the leader opens no session: each request says all
         self._wanted: dict[TopicIdPartition, Place] = {}
         self._told: dict[TopicIdPartition, Place] = {}
+        self._spent: set[TopicIdPartition] = set()  # of what was told there, records came
         self._changed: dict[TopicIdPartition, None] = {}
 
     def __len__(self) -> int:
@@ -91,7 +92,7 @@ class LeaderSession:
         """The partition is to be fetched from there on."""
         self._wanted[key] = place
         told = self._told.get(key)
-        if told is not None and place.says_as(told):
+        if told is not None and key not in self._spent and place.says_as(told):
             self._changed.pop(key, None)
         else:
             self._changed[key] = None
@@ -103,6 +104,12 @@ class LeaderSession:
             self._changed[key] = None
         else:
             self._changed.pop(key, None)
+
+    def sent(self, key: TopicIdPartition) -> None:
+        """Records of it came, or an error: taken or not, the leader sends none before it is named again."""
+        if key in self._told:
+            self._spent.add(key)
+            self._changed[key] = None
 
     def told(self, key: TopicIdPartition) -> Place | None:
         """What the leader was told last: an answer is an answer to that."""
@@ -116,6 +123,7 @@ class LeaderSession:
         forgotten: dict[bytes, ForgottenTopic] = {}
         for key in keys:
             del self._changed[key]
+            self._spent.discard(key)
             topic_id, index = key
             place = self._wanted.get(key)
             if place is None:
@@ -165,12 +173,13 @@ class LeaderSession:
     def _say_all(self) -> None:
         self._epoch = FIRST_EPOCH
         self._told.clear()
+        self._spent.clear()
         self._changed = dict.fromkeys(self._wanted)
 
     def check_invariants(self) -> None:
         for key in self._wanted.keys() | self._told.keys():
             wanted, told = self._wanted.get(key), self._told.get(key)
-            same = wanted is not None and told is not None and wanted.says_as(told)
+            same = wanted is not None and told is not None and wanted.says_as(told) and key not in self._spent
             assert (key in self._changed) is not same, f"{key}: wanted {wanted}, told {told}"
 
 

@@ -2,162 +2,38 @@
 
 A partition is a replica with a leader, a leader epoch and a set of in-sync replicas, as the metadata image says, and a
 high watermark of its own: the least durable end in the ISR. Consumers read up to the high watermark only, so nothing
-that anyone was shown goes away with the power. With an ISR of one, the least durable end is that of the log here; while
-others are in it, nothing is known of theirs, and the high watermark stands still (`in_sync.py`).
+that anyone was shown goes away with the power. With one replica, that is the durable end of the log here; with several,
+their leader knows how far each of them is (`leading.py`), and the high watermark goes no further while the ISR is below
+min.insync.replicas. Followers read to the end of the log, and their sessions are told what changes (`FollowerReader`).
+
+What is written is here, by producers and as another broker leads; what is known of it is in `replica.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.replica.following import Place, cut_at, whole_batches
+from tidelog.replica.replica import Commit, Follower, Replica
 from tidelog.replica.resends import SENT_AGAIN, Resends, Sent, read_sent
-from tidelog.replica.waiters import AckQueue, FetchWaiter
 from tidelog.wire.batch import ATTRIBUTES_AT, CONTROL_FLAG, read_header
 from tidelog.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tidelog.env.promise import Promise
     from tidelog.log.log import Log
-    from tidelog.log.slice import Slice
     from tidelog.log.validate import Admitted
-    from tidelog.metadata.image import PartitionImage
 
+__all__ = ["Commit", "Follower", "Partition"]
 
 _logger = logging.getLogger("tidelog.replica")
 
 
-class Commit(Protocol):
-    """The group commit of the store."""
+class Partition(Replica):
+    """A replica that is written to."""
 
-    def request(self, log: Log) -> None: ...
-
-
-class Follower(Protocol):
-    """Who copies a partition from its leader."""
-
-    def log_changed(self, partition: Partition) -> None:
-        """More of its log is durable, or it went offline."""
-        ...
-
-
-class Partition:
-    """Owns the high watermark and the waiters; the log owns the records."""
-
-    __slots__ = (
-        "_acks",
-        "_behind",
-        "_commit",
-        "_fetches",
-        "_is_sole",
-        "_leader_high_watermark",
-        "_leader_log_start",
-        "_node_id",
-        "_resends",
-        "_wake_later",
-        "deleted",
-        "epoch_start",
-        "follower",
-        "high_watermark",
-        "image",
-        "index",
-        "isr",
-        "leader",
-        "leader_epoch",
-        "log",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        topic_id: bytes,
-        index: int,
-        image: PartitionImage,
-        log: Log,
-        *,
-        node_id: int,
-        commit: Commit,
-        wake_later: Callable[[Partition], None],
-        behind: Callable[[Partition], None] | None = None,
-        resends: Resends | None = None,
-        high_watermark: int = 0,
-    ) -> None:
-        """`behind` is called while the log has what others in the ISR aren't known to have. `high_watermark` was known
-        in an earlier life: it holds as far as the log does."""
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.log = log
-        self.deleted = False
-        self._node_id = node_id
-        self._commit = commit
-        self._wake_later = wake_later
-        self._behind = behind
-        self._acks: AckQueue | None = None
-        self._fetches: dict[FetchWaiter, None] | None = None
-        self._resends = resends
-        self.image = image
-        self.leader = image.leader
-        self.leader_epoch = image.leader_epoch
-        self.isr = image.isr
-        self._is_sole = image.isr == (self._node_id,)
-        known = max(log.log_start, min(high_watermark, log.durable_end))
-        self.high_watermark = log.durable_end if self._is_sole else known
-        self.follower: Follower | None = None
-        self._leader_high_watermark = self._leader_log_start = -1
-        log.begin_at_high_watermark(self.high_watermark)
-        self.epoch_start = log.log_end
-        log.listener = self
-        if image.leader == node_id:
-            log.lead(image.leader_epoch)
-        if log.durable_end < log.log_end:
-            commit.request(log)
-
-    # -- as the image says
-
-    def follow_image(self, image: PartitionImage) -> None:
-        """Take over what the controller decided. A new leader epoch sends those who wait to look again."""
-        if image is self.image:
-            return
-        new_epoch = image.leader_epoch != self.leader_epoch
-        self.image = image
-        self.leader = image.leader
-        self.leader_epoch = image.leader_epoch
-        self.isr = image.isr
-        self._is_sole = image.isr == (self._node_id,)
-        if new_epoch:
-            self._leader_high_watermark = self._leader_log_start = -1
-            if image.leader == self._node_id and self.log.offline is None:
-                self.log.lead(image.leader_epoch)
-            self.epoch_start = self.log.log_end
-            self._release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.advance()
-
-    def delete(self) -> None:
-        """The topic is gone: whoever waits hears of it. The store deletes the files."""
-        self.deleted = True
-        self.log.listener = None
-        self._release(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def check_leader(self, current_epoch: int = -1) -> None:
-        """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
-        if -1 != current_epoch != self.leader_epoch:
-            if current_epoch < self.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader != self._node_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.log.offline is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
-
-    @property
-    def is_served(self) -> bool:
-        """Whether `check_leader` lets a client of the right epoch pass."""
-        return self.leader == self._node_id and self.log.offline is None
+    __slots__ = ()
 
     # -- writing
 
@@ -192,6 +68,8 @@ class Partition:
         except KafkaError as error:
             if error.code in SENT_AGAIN:
                 self.expect_again(buffer, start, end, now_ms)
+            elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and sent is not None:
+                raise self._out_of_turn(sent, error.message, now_ms) from error
             raise
         if sent is not None:
             self._took(sent)
@@ -214,6 +92,9 @@ class Partition:
 
     def _grew(self, log: Log) -> None:
         """Something was appended."""
+        if self._readers is not None:
+            for reader in self._readers:
+                reader.grew()
         ends = log.ends
         durable_end = ends.durable_end
         if durable_end != ends.log_end and not log.unsynced.requested:
@@ -256,12 +137,17 @@ class Partition:
         if sent is not None and first is not None and self.is_served:
             known = self.log.producers.get(sent.producer_id)
             if known is None or known.epoch < sent.epoch:
-                raise KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                told = (
                     f"producer {sent.producer_id} sent sequence {sent.sequence} to {self.topic}-{self.index}, "
-                    f"but tried {first} before, which was refused",
+                    f"but tried {first} before, which was refused"
                 )
+                raise self._out_of_turn(sent, told, now_ms)
         return sent
+
+    def _out_of_turn(self, sent: Sent, told: str | None, now_ms: int) -> KafkaError:
+        """Of a batch that isn't the next one: if those before it are on their way again, so is this one soon."""
+        awaited = self._resends is not None and self._resends.is_awaited(sent, now_ms)
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS if awaited else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, told)
 
     def _took(self, sent: Sent) -> None:
         assert self._resends is not None
@@ -284,124 +170,8 @@ class Partition:
                 f"{log.place}: a batch of {len(data)} bytes; max.message.bytes is {log.config.max_message_bytes}",
             )
         _, next_offset = log.append_records(data, 0, len(data), now_ms)
-        if log.durable_end != log.log_end:
-            self._commit.request(log)
-        self.advance()
+        self._grew(log)
         return next_offset
-
-    def wait_for_ack(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
-        """Call `complete` once everything below `next_offset` is committed, or can't be any more."""
-        if self.deleted:
-            complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif self.log.offline is not None:
-            complete(ErrorCode.KAFKA_STORAGE_ERROR)
-        elif self.high_watermark >= next_offset:
-            complete(ErrorCode.NONE)
-        else:
-            if self._acks is None:
-                self._acks = AckQueue()
-            self._acks.add(next_offset, complete)
-
-    def advance(self) -> None:
-        """Raise the high watermark to the least durable end in the ISR. Below min.insync.replicas it stands still."""
-        log = self.log
-        if not self._is_sole:
-            if self._behind is not None:
-                self._behind(self)
-            return
-        if log.config.min_insync_replicas > 1 and self._is_below_min_isr():
-            return
-        durable_end = log.ends.durable_end
-        if durable_end <= self.high_watermark:
-            return
-        self.high_watermark = durable_end
-        log.advance_high_watermark(durable_end)
-        if self._acks:
-            self._acks.rise(durable_end)
-        if self._fetches:
-            self._wake_later(self)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether there is no other replica, so that what is durable here is committed."""
-        return self.image.replicas == (self._node_id,)
-
-    def _is_below_min_isr(self) -> bool:
-        """As in Kafka, no more in-sync replicas are asked for than the partition has replicas."""
-        return len(self.isr) < min(self.log.config.min_insync_replicas, len(self.image.replicas))
-
-    # -- reading
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins, if it isn't deleted there, or the high watermark."""
-        unstable = self.log.first_unstable
-        return max(unstable, self.log.ends.log_start) if 0 <= unstable < self.high_watermark else self.high_watermark
-
-    @property
-    def catching_up(self) -> bool:
-        """Whether the high watermark may still be below what an earlier leader, or an earlier start, has shown."""
-        return self.high_watermark < self.epoch_start
-
-    def read(self, offset: int, max_bytes: int, *, committed: bool, at_least_one: bool) -> Slice | None:
-        """Records from the batch with `offset` to the high watermark, or the last stable offset if `committed`."""
-        end = self.last_stable_offset if committed else self.high_watermark
-        return self.log.read(offset, max_bytes, end, at_least_one=at_least_one)
-
-    def park(self, waiter: FetchWaiter) -> None:
-        if self._fetches is None:
-            self._fetches = {waiter: None}
-        else:
-            self._fetches[waiter] = None
-
-    def unpark(self, waiter: FetchWaiter) -> None:
-        if self._fetches is not None:
-            self._fetches.pop(waiter, None)
-            if not self._fetches:
-                self._fetches = None
-
-    @property
-    def waiting_fetches(self) -> int:
-        """How many fetches wait for more to read here: Kafka's purgatory size, for one partition."""
-        return len(self._fetches or ())
-
-    def wake_fetches(self) -> None:
-        for waiter in list(self._fetches or ()):
-            waiter.wake(self)
-
-    def expire_fetches(self) -> None:
-        """The broker stops: whoever waits is answered now."""
-        for waiter in list(self._fetches or ()):
-            waiter.expire()
-
-    # -- what the log tells
-
-    def durable_advanced(self, log: Log) -> None:
-        if self.follower is not None:
-            self._follow_leader()
-            self.follower.log_changed(self)
-        self.advance()
-
-    def went_offline(self, log: Log) -> None:
-        if self.follower is not None:
-            self.follower.log_changed(self)
-        self._release(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def _release(self, code: ErrorCode) -> None:
-        if self._acks:
-            self._acks.fail(code)
-        if self._fetches:
-            self._wake_later(self)
-
-    def check_invariants(self) -> None:
-        log = self.log
-        assert log.log_start <= self.high_watermark or self.high_watermark == log.durable_end, (
-            f"{self.topic}-{self.index}: log start {log.log_start} above high watermark {self.high_watermark}"
-        )
-        assert self.high_watermark <= log.durable_end <= log.log_end, (
-            f"{self.topic}-{self.index}: high watermark {self.high_watermark}, durable end {log.durable_end}, "
-            f"log end {log.log_end}"
-        )
 
     # -- following
 
@@ -460,16 +230,13 @@ class Partition:
         the log's start follows it."""
         self._leader_high_watermark = max(self._leader_high_watermark, high_watermark)
         self._leader_log_start = max(self._leader_log_start, log_start)
-        self._follow_leader()
+        self.follow_leader()
 
-    def _follow_leader(self) -> None:
+    def follow_leader(self) -> None:
         log = self.log
         high_watermark = min(self._leader_high_watermark, log.ends.durable_end)
         if high_watermark > self.high_watermark:
-            self.high_watermark = high_watermark
-            log.advance_high_watermark(high_watermark)
-            if self._fetches:
-                self._wake_later(self)
+            self._rise(high_watermark)
         start = min(self._leader_log_start, self.high_watermark)
         if start > log.ends.log_start and log.offline is None:
             log.delete_before(start)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidelog.log.store import Store
     from tidelog.metadata.follow import ChangedTopics, Follower
     from tidelog.metadata.image import ClusterImage, TopicImage
+    from tidelog.replica.directories import Directories
     from tidelog.replica.in_sync import InSync
 
 log = logging.getLogger("tidelog.replica")
@@ -65,8 +66,11 @@ class Replicas:
         self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
+        self._removes = False  # a start hears of old changes again: what was removed then may be a replica again
         self.in_sync: InSync | None = None
-        """Has followers that copy nothing taken out of the ISR."""
+        """Has the ISR changed of those that are led here."""
+        self.directories: Directories | None = None
+        """Tells the controller where logs are, and which ones failed."""
         self.forget: list[Callable[[], None]] = []  # called when a partition may have changed or gone: caches hang here
         metadata.subscribe(self._image_changed)
 
@@ -159,16 +163,16 @@ class Replicas:
             node_id=self._node_id,
             commit=self._store.commit,
             wake_later=self._wake_later,
-            behind=self._look,
+            in_sync=self.in_sync,
             resends=self._resends.pop((topic.name, index), None),
             high_watermark=self._store.high_watermarks.known(stored),
         )
-        self._look(partition)
+        self._look_where((topic.name, index))
         return partition
 
-    def _look(self, partition: Partition) -> None:
-        if self.in_sync is not None:
-            self.in_sync.look(partition)
+    def _look_where(self, key: TopicPartition) -> None:
+        if self.directories is not None:
+            self.directories.look(key)
 
     def expect_again(self, topic: str, index: int, records: memoryview, now_ms: int) -> None:
         """A producer's batch came before the log was open, and will be sent again: as `Partition.expect_again`."""
@@ -197,14 +201,17 @@ class Replicas:
     # -- what was on disk at the start
 
     def put_strays_aside(self) -> None:
-        """Folders that no topic has: of one deleted in the moment of a crash, or of a wrong backup.
+        """Folders of which this broker is to have no replica: of a topic deleted, or a partition reassigned, in the
+        moment of a crash or while the broker was stopped, or of a wrong backup. From now on what is reassigned goes.
 
         Raises FolderError where a partition is in two data folders that can't be told apart.
         """
-        topics = self._metadata.image.topics
+        image, topics = self._metadata.image, self._metadata.image.topics
         for topic, index in self._store.unopened():
-            if topic not in topics or index >= len(topics[topic].partitions):
+            partition = image.partition(topic, index)
+            if partition is None or self._node_id not in partition.replicas:
                 self._store.put_stray_aside(topic, index)
+        self._removes = True
         for topic, index in self._store.found_twice():
             self._store.choose_folder(topic, index, topics[topic].id)
 
@@ -300,10 +307,15 @@ class Replicas:
             yield
 
     def _topic_changed(self, before: TopicImage, after: TopicImage, indexes: Set[int]) -> Steps[None]:
+        removed: list[TopicPartition] = []
         for count, index in enumerate(sorted(indexes), 1):
             if not count % LOOKS_A_STEP:
                 yield
-            partition = self._partitions.get((before.name, index))
+            key = before.name, index
+            if self._is_removed(before, after, index):
+                removed.append(key)
+                continue
+            partition = self._partitions.get(key)
             if partition is None or partition.topic_id != before.id:
                 continue
             try:
@@ -311,8 +323,34 @@ class Replicas:
             except Exception as error:  # the others follow all the same
                 log.exception("%s-%d can't follow the controller", before.name, index)
                 partition.log.go_offline(f"its leader epochs can't be read: {error}")
-            self._look(partition)
+            self._look_where(key)
             yield
+        if removed:
+            yield from self._remove(before.id, removed)
+
+    # -- replicas that are no more: the partition is reassigned
+
+    def _is_removed(self, before: TopicImage, after: TopicImage, index: int) -> bool:
+        """Whether this broker was a replica, and is none any more."""
+        if not self._removes or index >= len(before.partitions):
+            return False
+        node_id = self._node_id
+        return node_id in before.partitions[index].replicas and node_id not in after.partitions[index].replicas
+
+    def _remove(self, topic_id: bytes, removed: list[TopicPartition]) -> Steps[None]:
+        """Their files go, as a deleted topic's do. What a journal has of them is void first: should this broker become
+        a replica again, of the same topic, none of it may come back."""
+        self._store.journals.removed(removed)
+        for key in removed:
+            log.info("%s-%d was reassigned, and this broker has no replica of it any more: its files go", *key)
+            self._resends.pop(key, None)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.remove()
+            self._store.delete(*key, topic_id)
+            yield
+        for forget in self.forget:
+            forget()
 
     def _configs_changed(self, changed: set[tuple[int, str]]) -> Steps[None]:
         topics = self._metadata.image.topics

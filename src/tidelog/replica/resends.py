@@ -4,6 +4,10 @@ A log takes the batches of a producer that it knows in order. Of one that it doe
 before may have been deleted. So if the first batch is refused while others are behind it on their way (the disk was
 full, no descriptor was left, the transaction's coordinator wasn't there), those would be taken, and the first one be
 out of order for good. Apache Kafka guards only those against it that wait for the word of a coordinator.
+
+What is behind a batch that was refused lately is to be sent again, too, and isn't called out of order: librdkafka
+answers that by a new epoch for all partitions at once, and a batch of another partition whose answer it doesn't have by
+then, though the log has it, is sent under the new one and is there twice.
 """
 
 from __future__ import annotations
@@ -34,6 +38,9 @@ SENT_AGAIN = frozenset(
 """Errors of an append whose batch comes again as it was."""
 PRODUCERS_MAX = 10_000
 """Producers that one partition waits for; beyond it, those are forgotten that tried longest ago."""
+LATELY_MS = 30_000
+"""So long after the last try what is behind it is told to come again; then its producer has given it up, and is to know
+that there is a gap."""
 KEPT_MS = 15 * 60_000
 """How long one is waited for that doesn't try again: far longer than any client has a batch on its way."""
 
@@ -105,6 +112,10 @@ class Resends:
         if first is None or first.epoch != sent.epoch or not _is_behind(sent.sequence, first.sequence):
             return None
         return first.sequence
+
+    def is_awaited(self, sent: Sent, now_ms: int) -> bool:
+        """Whether something must come before this batch that was tried lately."""
+        return self.before(sent) is not None and now_ms - self._refused[sent.producer_id].at_ms < LATELY_MS
 
     def take(self, producer_id: int) -> None:
         """Something of this producer is in the log: from here on that keeps the order."""

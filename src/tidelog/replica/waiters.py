@@ -26,6 +26,22 @@ class FetchWaiter(Protocol):
         ...
 
 
+class FollowerReader(Protocol):
+    """The place of a partition in the session of a follower that reads it."""
+
+    def grew(self) -> None:
+        """There is more to read."""
+        ...
+
+    def moved(self) -> None:
+        """The high watermark, or the log's start, is another."""
+        ...
+
+    def turned(self) -> None:
+        """It may not be served any more, or is again: another leader epoch, a log that went offline, a deletion."""
+        ...
+
+
 class AckQueue:
     """Producers that wait until the high watermark has passed their batches, in the order of their offsets."""
 

@@ -24,7 +24,7 @@ from tidelog.apis.listeners import FORWARDED, ListenerKind, served_on
 from tidelog.apis.produce import ProducePath, takes_long
 from tidelog.apis.shared.api import Api, error_of
 from tidelog.apis.shared.context import Context, Services
-from tidelog.apis.shared.forwarding import forward, is_for_this_node
+from tidelog.apis.shared.forwarding import decided_here, forward, is_for_this_node, not_decided
 from tidelog.apis.shared.needed_logs import needed
 from tidelog.apis.shared.staged import Staged
 from tidelog.env.promise import Promise, gather
@@ -186,7 +186,7 @@ class Dispatch:
             if self._replicas.open(places) is not None:
                 return self._read_on(connection, api, context, frame, pos)
         try:
-            response = api.handle(context, request)
+            response = self._handled(api, context, request)
             if isinstance(response, api.response):
                 return api.frame(context.correlation_id, response)
         except MalformedError:
@@ -201,19 +201,26 @@ class Dispatch:
             return self._go_on(api, context, steps, self._others, weight=connection.time_quota.weight)
         return response  # bytes, pieces, an answer that comes later or None: the API wrote the frame itself
 
-    # -- for the active controller, which is another node
+    # -- for the active controller
+
+    def _handled(self, api: Api, context: Context, request: Any) -> Any:
+        """What the handler gives back. Clients of brokers needn't know who the controller is."""
+        if api.key in FORWARDED and self._kind is ListenerKind.BROKER:
+            return decided_here(api, context, request)
+        return api.handle(context, request)
 
     def _pass_on(self, api: Api, context: Context, request: bytes, pos: int) -> Answer | Late:
-        """Where no controller answers, the handler here says so, in the way of its API."""
+        """It is another node. Where none answers, the handler here says so, in the way of its API."""
 
-        def here() -> Answer | Late:
-            return self._go_on(api, context, self._whole(api, context, memoryview(request), pos, None), self._others)
+        def here(handle: Callable[[Api, Context, Any], Any]) -> Answer | Late:
+            steps = self._whole(api, context, memoryview(request), pos, None, handle)
+            return self._go_on(api, context, steps, self._others)
 
         if is_for_this_node(api, request, pos, self._services.node_id):
-            return here()
+            return here(self._handled)
 
         def answered(promise: Promise[bytes]) -> Answer | Late:
-            return here() if promise.error is not None else promise.result()
+            return here(not_decided) if promise.error is not None else promise.result()
 
         return _Promised(forward(context, request), answered)
 
@@ -227,7 +234,7 @@ class Dispatch:
         if give_back is None:
             frame, pos = memoryview(bytearray(frame[pos:])), 0
         limit = self._large if len(frame) >= LARGE_BYTES else self._others
-        steps = self._whole(api, context, frame, pos, give_back)
+        steps = self._whole(api, context, frame, pos, give_back, self._handled)
         return self._go_on(api, context, steps, limit, weight=connection.time_quota.weight)
 
     def _go_on(
@@ -239,7 +246,13 @@ class Dispatch:
         return _Promised(promise, lambda promise: self._answered_later(api, context, promise))
 
     def _whole(
-        self, api: Api, context: Context, frame: memoryview, pos: int, give_back: Callable[[], None] | None
+        self,
+        api: Api,
+        context: Context,
+        frame: memoryview,
+        pos: int,
+        give_back: Callable[[], None] | None,
+        handle: Callable[[Api, Context, Any], Any],
     ) -> Steps[Answer | Late]:
         """A request from its body on. The records of a Produce lie in the frame until they are appended."""
         try:
@@ -249,7 +262,7 @@ class Dispatch:
                 give_back()
                 give_back = None
             yield from self._open_logs(api, request)
-            answer = yield from self._handling(api, context, api.handle(context, request))
+            answer = yield from self._handling(api, context, handle(api, context, request))
         finally:
             if give_back is not None:
                 give_back()

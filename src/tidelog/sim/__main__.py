@@ -12,16 +12,18 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.sim.breaks import SAFEGUARDS, switched_off
+from tidelog.sim.breaks import CLUSTER, QUORUM, SAFEGUARDS, switched_off
 from tidelog.sim.cluster.aims import AIMS
+from tidelog.sim.replicated.aims import REPLICA_AIMS
 from tidelog.sim.scenarios.checkers import Violation
-from tidelog.sim.scenarios.listed import BY_NAME_ONLY, SCENARIOS, Scenario, make, of_seed
+from tidelog.sim.scenarios.listed import SCENARIOS, Scenario, make, of_seed
 
 EXAMPLES = """examples:
   python -m tidelog.sim --seeds 100                       the first hundred, one after the other
   python -m tidelog.sim --seed 100 --seeds 900 --jobs 2   the next nine hundred, on two cores
   python -m tidelog.sim --seed 42 --trace                 what happened in one of them
   python -m tidelog.sim --scenario quorum --seeds 200     clusters of whole nodes, which agree on the metadata
+  python -m tidelog.sim --scenario cluster --seeds 100    clusters whose topics are replicated
   python -m tidelog.sim --break journal-sync --seeds 100  whether a sync that is left out is found
   python -m tidelog.sim --break vote-fsync --aim vote-fsync --seeds 50
                                                           sooner, with the faults that matter for it
@@ -43,8 +45,11 @@ class Choice(NamedTuple):
         """The name of the scenario that it runs."""
         if self.scenario is not None:
             return self.scenario
-        named = SAFEGUARDS[self.broken].scenario if self.broken is not None else None
-        return named or (BY_NAME_ONLY[0] if self.aim is not None else of_seed(seed))
+        if self.broken is not None and (named := SAFEGUARDS[self.broken].scenario) is not None:
+            return named
+        if self.aim is not None:
+            return CLUSTER if self.aim in REPLICA_AIMS else QUORUM
+        return of_seed(seed)
 
 
 class Result(NamedTuple):
@@ -87,12 +92,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at a time, each in a process (default 1)")
-    parser.add_argument("--scenario", choices=SCENARIOS, help="this one (default: each seed has its own, quorum apart)")
+    parser.add_argument(
+        "--scenario", choices=SCENARIOS, help="this one (default: each seed has its own, those of one broker)"
+    )
     parser.add_argument("--minutes", type=float, help="begin no seed after so long; it is told from which to go on")
     parser.add_argument("--keep-going", action="store_true", help="don't end with the first failure")
     parser.add_argument("--break", dest="broken", choices=SAFEGUARDS, help="without this safeguard")
     parser.add_argument(
-        "--aim", choices=AIMS, help="with the faults likelier that matter for this safeguard of a cluster"
+        "--aim",
+        choices=[*AIMS, *REPLICA_AIMS],
+        help="with the faults likelier that matter for this safeguard of a cluster",
     )
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     return parser

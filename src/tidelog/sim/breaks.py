@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.raft.voters import VoterSet
 
 QUORUM = "quorum"
+CLUSTER = "cluster"
 
 
 class Safeguard(NamedTuple):

@@ -77,7 +77,7 @@ def ended(state: TransactionsState, epoch: int, version: int, *, commit: bool, n
     return after(state, decided).status.name
 
 
-FENCED, WRONG = "PRODUCER_FENCED", "INVALID_TXN_STATE"
+FENCED, WRONG, WAIT = "PRODUCER_FENCED", "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_ending_in_the_first_version(status: Status, commits: str, aborts: str) 
     [
         (Status.EMPTY, FENCED, WRONG, FENCED, "PREPARE_ABORT"),
         (Status.ONGOING, FENCED, "PREPARE_COMMIT", FENCED, "PREPARE_ABORT"),
-        (Status.PREPARE_COMMIT, "same", FENCED, WRONG, FENCED),
-        (Status.PREPARE_ABORT, WRONG, FENCED, "same", FENCED),
+        (Status.PREPARE_COMMIT, "same", WAIT, WRONG, WAIT),
+        (Status.PREPARE_ABORT, WRONG, WAIT, "same", WAIT),
         (Status.COMPLETE_COMMIT, "same", WRONG, WRONG, "PREPARE_ABORT"),
         (Status.COMPLETE_ABORT, WRONG, WRONG, "same", "PREPARE_ABORT"),
     ],
@@ -383,6 +383,20 @@ def test_an_end_that_used_up_the_epochs_is_asked_for_again_under_the_old_produce
         (at(Status.COMPLETE_COMMIT, epoch=1, **given), last),
     ):
         assert code(end, state, EndAsked("bank", producer, True, 2), NOW) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_who_has_a_new_producer_id_waits_until_the_end_that_gave_it_is_complete() -> None:
+    prepared = at(Status.PREPARE_COMMIT, epoch=32_767, next_producer_id=99, version=2)
+    new = Producer(99, 0)
+    assert end(prepared, EndAsked("bank", Producer(7, 32_766), True, 2), NOW) == ((), new)
+    for asked in (EndAsked("bank", new, commit, version) for commit in (True, False) for version in (0, 2)):
+        assert code(end, prepared, asked, NOW) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert code(add_partitions, prepared, "bank", new, [PLACE], 2, NOW) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert code(verify, prepared, "bank", new, [PLACE]) == ErrorCode.CONCURRENT_TRANSACTIONS
+    asked_init = InitAsked("bank", 60_000, new)
+    assert code(init_producer_id, prepared, asked_init, NOW, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
+    for other in (Producer(99, 1), Producer(8, 0)):
+        assert code(add_partitions, prepared, "bank", other, [PLACE], 2, NOW) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_the_version_of_an_end_is_its_clients_and_that_of_an_abort_the_servers() -> None:

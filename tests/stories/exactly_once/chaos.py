@@ -7,16 +7,28 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from tests.served import Tidelog
 from tidelog.client import Admin
 
 PARTITIONS = 4
 KEYS = 40
 STALL_S = 90.0
 """How long nothing may be committed, whatever was killed: dead members' sessions, transactions, restarts."""
+
+
+class Killed(Protocol):
+    """A broker, or several of which `kill` picks one; `start` brings back what was killed."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    def kill(self) -> None: ...
+    def start(self) -> object: ...
+
 
 Command = Callable[..., list[str]]
 """(bootstrap, group, the worker's name, records a transaction, its number, how many there are) -> what to run."""
@@ -61,7 +73,7 @@ class Source:
 class Copy:
     """The workers of one group, started again whenever they end."""
 
-    def __init__(self, broker: Tidelog, command: Command, workers: int, batch: int) -> None:
+    def __init__(self, broker: Killed, command: Command, workers: int, batch: int) -> None:
         self.batch = batch
         self.broker = broker
         self.kills = 0
@@ -110,7 +122,7 @@ def progress(consumer: Consumer) -> int:
 
 
 def copy_through_chaos(
-    broker: Tidelog, command: Command, count: int, *, seed: int, workers: int, kills: int, batch: int
+    broker: Killed, command: Command, count: int, *, seed: int, workers: int, kills: int, batch: int
 ) -> Copy:
     """The input comes in portions; in the middle of each a worker or the broker is killed. Until all is copied."""
     dice = random.Random(seed)

@@ -8,9 +8,17 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tests.raw import Connection
+from tests.reading import stored
 from tests.served import Tidelog
+from tidelog.coordinator.placement import TRANSACTION_STATE, partition_of
+from tidelog.coordinator.txn.state import Status
+from tidelog.wire.keys import ApiKey
+from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
+from tidelog.wire.records.transactions import TransactionLogKey
 
 TOPIC = "numbers"
+TRANSACTIONAL_ID = "pipelined"
 PARTITIONS = 3
 READ_S = 120.0
 KILL_DELAY_S = 0.05
@@ -66,8 +74,35 @@ def write(broker: Tidelog, jars: Path, work: Work, *settings: str, kills: int = 
         finally:
             program.kill()
     said = Path(log.name).read_text()[-2000:]
-    assert code == 0, f"the program ended with {code} after {committed} transactions; it said:\n{failed[-3:]}\n{said}"
+    assert code == 0, (
+        f"the program ended with {code} after {committed} transactions; it said:\n{failed[-3:]}\n{said}\n"
+        f"the coordinator wrote:\n{written(broker.bootstrap)}\nthe broker said:\n{broker.said()}"
+    )
     return Outcome(committed, failed, done)
+
+
+def written(bootstrap: str, last: int = 12) -> str:
+    """The last records of the transactional id: who had it when, and what became of its transactions."""
+    types = RecordTypes(TRANSACTIONS_TOPIC)
+    key = types.encode_key(TransactionLogKey(transactional_id=TRANSACTIONAL_ID))
+    try:
+        with Connection(bootstrap) as connection:
+            (topic,) = connection.ask(ApiKey.METADATA, 12, {"topics": [{"name": TRANSACTION_STATE}]}).topics
+        records = stored(bootstrap, TRANSACTION_STATE, partition_of(TRANSACTIONAL_ID, len(topic.partitions)))
+    except OSError as error:
+        return f"that can't be read: {error}"
+    lines: list[str] = []
+    for offset, record in records:
+        told = types.decode(key, record)
+        if told is None or told[1] is None:
+            lines.append(f"{offset}: gone")
+            continue
+        value = told[1]
+        lines.append(
+            f"{offset}: {Status(value.transaction_status).name} at {value.transaction_last_update_timestamp_ms}, "
+            f"producer {value.producer_id} of epoch {value.producer_epoch}"
+        )
+    return "\n".join(lines[-last:])
 
 
 def check(bootstrap: str, count: int) -> None:

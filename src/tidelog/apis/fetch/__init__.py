@@ -10,18 +10,20 @@ hints at the new leader (KIP-951); v17 and v18 add what followers say of themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from struct import Struct
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tidelog.apis.bounds import MAX_WAIT_MS
+from tidelog.apis.fetch.framing import frame, frame_steps, topic_response
+from tidelog.apis.fetch.nearest import LEADER, nearest_replica
 from tidelog.apis.fetch.parked import FEW, Parked
 from tidelog.apis.fetch.reading import Reading
+from tidelog.apis.fetch.replica_fetch import fetch_as_replica
 from tidelog.apis.fetch.sessions import IDS_FROM, Session
 from tidelog.apis.listeners import ListenerKind, kind_of
 from tidelog.apis.shared.leader_hint import node_endpoints
+from tidelog.config.cluster import RACK_AWARE
 from tidelog.env.slices import Steps, whole
-from tidelog.wire.codec import pieces, pieces_steps
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -30,6 +32,7 @@ from tidelog.wire.messages.fetch import (
     FetchResponse,
     NodeEndpoint,
     PartitionData,
+    ReplicaState,
 )
 from tidelog.wire.release import release, release_list
 from tidelog.wire.topic_partition import AnyTopicPartition
@@ -38,14 +41,11 @@ if TYPE_CHECKING:
     from tidelog.apis.shared.context import Context
     from tidelog.replica.partition import Partition
 
-FLEXIBLE_FROM = 12
+RACKS_FROM = 11
 REPLICA_STATE_FROM = 15
 
 LOOKS_A_STEP = 32
 FORGOTTEN_A_STEP = 256
-
-_frame_plain = Struct(">ii").pack
-_frame_flexible = Struct(">iib").pack
 
 
 def handle(context: Context, request: FetchRequest) -> Any:
@@ -53,6 +53,11 @@ def handle(context: Context, request: FetchRequest) -> Any:
     services = context.services
     if kind_of(context.listener, services.config) is ListenerKind.CONTROLLER:  # records of topics are not had there
         return services.raft.server.fetches.fetch(request, context.version)
+    state = request.replica_state
+    if context.version < REPLICA_STATE_FROM:
+        state = ReplicaState(replica_id=request.replica_id)
+    if state.replica_id >= 0:
+        return fetch_as_replica(context, request, state)
     try:
         session = services.fetch_sessions.resume(request, context.version)
     except KafkaError as error:
@@ -66,6 +71,15 @@ def handle(context: Context, request: FetchRequest) -> Any:
     return Parked(services.env.loop, fetch, wait_s, looked=True) if answer is None else answer
 
 
+def _nearest(context: Context, rack: str) -> Callable[[Partition, int], int]:
+    """Which replica a consumer in this rack had better read from: the one that is asked, where none is looked for."""
+    services = context.services
+    if services.config.replica_selector_class != RACK_AWARE:
+        return lambda partition, offset: LEADER
+    image, listener = services.metadata.image, context.listener
+    return lambda partition, offset: nearest_replica(partition, offset, rack, image, listener)
+
+
 class _Fetch:
     """One fetch request: what it asks for, and how it is answered."""
 
@@ -75,7 +89,7 @@ class _Fetch:
         self._names = None if session is None else session.names
         self._epoch = 0 if session is None else session.epoch
         version = context.version
-        self._replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
+        self._nearest = _nearest(context, request.rack_id) if version >= RACKS_FROM and request.rack_id else None
         self._isolation = request.isolation_level
         self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._max_bytes)
@@ -168,7 +182,7 @@ class _Fetch:
     def _reading(self, max_bytes: int) -> Reading:
         context = self._context
         return Reading(
-            context.services.replicas, context.version, self._replica_id, self._isolation, max_bytes, self._names
+            context.services.replicas, context.version, self._isolation, max_bytes, self._names, self._nearest
         )
 
     def _went_on(self, session: Session) -> FetchResponse:
@@ -187,7 +201,7 @@ class _Fetch:
             if session is None or session.news(key, data, first=self._tells_all):
                 if key[0] != last:
                     last = key[0]
-                    topics.append(_topic(last))
+                    topics.append(topic_response(last))
                 topics[-1].partitions.append(data)
                 hints = hints or data.current_leader.leader_id >= 0
             if not number % FEW:
@@ -201,30 +215,10 @@ class _Fetch:
         if len(answered) <= FEW:
             return frame(context.version, context.correlation_id, response)
         yield from _let_go(answered)
-        parts = yield from pieces_steps(FetchResponse, context.version)(response)
-        yield from release(response)
-        return _framed(context.version, context.correlation_id, parts)
+        return (yield from frame_steps(context.version, context.correlation_id, response))
 
 
 def _let_go(answered: list[tuple[AnyTopicPartition, PartitionData]]) -> Steps[None]:
     """To free them all at once takes long, where they are many."""
     if len(answered) > FEW:
         yield from release_list(answered, nested=False)
-
-
-def _topic(topic: str | bytes) -> FetchableTopicResponse:
-    return FetchableTopicResponse(topic_id=topic) if isinstance(topic, bytes) else FetchableTopicResponse(topic=topic)
-
-
-def frame(version: int, correlation_id: int, response: FetchResponse) -> list[Any]:
-    """The response as it is sent: its length and header, then bytes and slices of logs in turn."""
-    return _framed(version, correlation_id, pieces(FetchResponse, version)(response))
-
-
-def _framed(version: int, correlation_id: int, parts: list[Any]) -> list[Any]:
-    size = sum(map(len, parts))
-    if version >= FLEXIBLE_FROM:
-        head = _frame_flexible(size + 5, correlation_id, 0)
-    else:
-        head = _frame_plain(size + 4, correlation_id)
-    return [head, *parts]

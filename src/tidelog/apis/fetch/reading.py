@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.apis.fetch.nearest import LEADER
 from tidelog.apis.shared.leader_hint import hint_at_leader
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.fetch import (
@@ -16,6 +17,8 @@ from tidelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.replica.partition import Partition
     from tidelog.replica.replicas import Replicas
     from tidelog.wire.topic_partition import AnyTopicPartition
@@ -24,7 +27,6 @@ log = logging.getLogger("tidelog.fetch")
 
 NO_EPOCH = -1
 READ_COMMITTED = 1
-CONSUMER = -1
 STORAGE_ERROR_FROM = 6  # older clients take KAFKA_STORAGE_ERROR for fatal: they are told to look for the leader again
 HINTS_FROM = 16
 NOBODY_KNOWS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -37,8 +39,8 @@ class Reading:
         "_budget",
         "_committed",
         "_names",
+        "_nearest",
         "_need_one",
-        "_replica_id",
         "_replicas",
         "_version",
         "bytes",
@@ -50,15 +52,16 @@ class Reading:
         self,
         replicas: Replicas,
         version: int,
-        replica_id: int,
         isolation: int,
         max_bytes: int,
         names: dict[bytes, str] | None,
+        nearest: Callable[[Partition, int], int] | None = None,
     ) -> None:
+        """`nearest`: of a consumer that may read from followers, which replica it had better read from an offset on."""
         self._replicas = replicas
         self._names = names  # of a session: which topic each id was
         self._version = version
-        self._replica_id = replica_id
+        self._nearest = nearest
         self._committed = isolation == READ_COMMITTED
         self._budget = max_bytes
         self._need_one = True  # the first batch is returned even where it is larger than what was asked for
@@ -93,7 +96,6 @@ class Reading:
             and (asked.current_leader_epoch == NO_EPOCH or asked.current_leader_epoch == partition.leader_epoch)
             and asked.last_fetched_epoch == NO_EPOCH
             and partition.is_served
-            and self._replica_id < 0
         )
 
     def read(self, key: AnyTopicPartition, asked: FetchPartition) -> PartitionData:
@@ -110,34 +112,22 @@ class Reading:
             self.missing += 1
         else:
             self.urgent = True
-        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < STORAGE_ERROR_FROM:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answered = PartitionData(
-            partition_index=asked.partition,
-            error_code=code,
-            high_watermark=-1,
-            # As in Kafka: empty where no such partition is known, null once there is one.
-            aborted_transactions=[] if partition is None and code != ErrorCode.INCONSISTENT_TOPIC_ID else None,
-            records=b"",
-        )
-        if (
-            self._version >= HINTS_FROM
-            and partition is not None
-            and code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-        ):
-            answered.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
-        return answered
+        return refused(asked, code, partition, self._version)
 
     def _read(self, partition: Partition, asked: FetchPartition) -> PartitionData:
-        partition.check_leader(max(asked.current_leader_epoch, NO_EPOCH))  # to Fetch any negative one is none
-        if self._replica_id >= 0 and self._replica_id not in partition.image.replicas:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        epoch = max(asked.current_leader_epoch, NO_EPOCH)  # to Fetch any negative one is none
+        nearest = LEADER
+        if self._nearest is None:
+            partition.check_leader(epoch)
+        else:
+            partition.check_replica(epoch)
+            nearest = self._nearest(partition, asked.fetch_offset)
         records = log_slice = None
         limit = min(asked.partition_max_bytes, self._budget)
         diverging = None
         if asked.last_fetched_epoch > NO_EPOCH:
             diverging = self._diverging(partition, asked)
-        if diverging is None:
+        if diverging is None and nearest == LEADER:
             log_slice = partition.read(
                 asked.fetch_offset,
                 limit,
@@ -156,8 +146,11 @@ class Reading:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start,
             aborted_transactions=[] if self._committed else None,
+            preferred_read_replica=nearest,
             records=b"" if records is None else records,
         )
+        if nearest != LEADER:
+            self.urgent = True
         if log_slice is None and limit > 0 and asked.fetch_offset < partition.last_stable_offset:
             answered.aborted_transactions = None  # a batch that is larger than the limit: as in Kafka, none are told
         if diverging is not None:
@@ -178,3 +171,24 @@ class Reading:
         if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
             return EpochEndOffset(epoch=epoch, end_offset=end)
         return None
+
+
+def refused(asked: FetchPartition, code: int, partition: Partition | None, version: int) -> PartitionData:
+    """The answer for a partition that can't be read; `partition`: as far as it was found."""
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answered = PartitionData(
+        partition_index=asked.partition,
+        error_code=code,
+        high_watermark=-1,
+        # As in Kafka: empty where no such partition is known, null once there is one.
+        aborted_transactions=[] if partition is None and code != ErrorCode.INCONSISTENT_TOPIC_ID else None,
+        records=b"",
+    )
+    if (
+        version >= HINTS_FROM
+        and partition is not None
+        and code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    ):
+        answered.current_leader = hint_at_leader(LeaderIdAndEpoch, partition)
+    return answered

@@ -69,7 +69,8 @@ class Session:
         has_data = bool(answered.records)
         if has_data and not first and key in self.partitions:
             self.partitions[key] = self.partitions.pop(key)
-        return first or has_data or changed or answered.error_code != 0 or answered.diverging_epoch.epoch >= 0
+        told = answered.error_code or answered.diverging_epoch.epoch >= 0 or answered.preferred_read_replica >= 0
+        return first or has_data or changed or bool(told)
 
 
 class FetchSessions:

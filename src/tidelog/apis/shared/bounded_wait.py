@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.apis.shared.internal_topics import unset_replication
 from tidelog.controller.leaders import Defaults
 from tidelog.env.promise import Promise
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -77,4 +78,5 @@ def defaults_of(config: BrokerConfig) -> Defaults:
         replication_factor=config.default_replication_factor,
         min_insync_replicas=config.min_insync_replicas,
         unclean_leader_election=config.unclean_leader_election_enable,
+        internal_topics=unset_replication(config),
     )

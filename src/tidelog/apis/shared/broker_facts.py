@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog import __version__
-from tidelog.raft.events import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ FACTS = {
     "tidelog.recovery.journal.records": "How many records that was in all.",
     "tidelog.disk.taken.bytes.per.day": "By how much the free space of each of log.dirs shrinks in a day, at the rate "
     "of the last hours; empty where that isn't known yet.",
-    "tidelog.quorum.leader.id": "Which node leads the metadata log, as far as this one knows: the active controller; "
+    "tidelog.quorum.leader.id": "Which node leads the metadata log, as far as this one hears: the active controller; "
     "empty where none does.",
     "tidelog.quorum.epoch": "The newest epoch of the metadata log that it has heard of.",
     "tidelog.quorum.voters": "The ids of the controllers that elect, more than half of which have to be there.",
@@ -55,7 +54,7 @@ def facts(store: Store, quorum: RaftDriver, started_ms: int, folders: Sequence[s
         str(len(recoveries.restored)),
         str(recoveries.restored_records),
         ",".join("" if rate is None else str(rate) for rate in rates),
-        "" if quorum.leader_id == NO_LEADER else str(quorum.leader_id),
+        str(quorum.leader_id) if quorum.quorum.hears_leader else "",
         str(quorum.epoch),
         ",".join(map(str, sorted(quorum.voters.ids))),
     )

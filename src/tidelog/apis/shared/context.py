@@ -10,6 +10,7 @@ from tidelog.coordinator.placement import TRANSACTION_STATE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.apis.fetch.replica_session import ReplicaSessions
     from tidelog.apis.fetch.sessions import FetchSessions
     from tidelog.apis.shared.controller_channel import ControllerChannel
     from tidelog.apis.shared.deadlines import Deadlines
@@ -48,7 +49,9 @@ class Services:
     metadata: Follower
     controller: Controller
     channel: ControllerChannel
-    """To the active controller, here or elsewhere."""
+    """To the active controller, here or elsewhere, with what clients ask for."""
+    own_channel: ControllerChannel
+    """The same with what this node asks for itself."""
     producer_ids: ProducerIds
     replicas: Replicas
     store: Store
@@ -56,6 +59,7 @@ class Services:
     raft: RaftNode
     """What connects `quorum` to the other replicas of the metadata log."""
     fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
     deadlines: Deadlines
     endpoints: dict[str, Endpoint]
     groups: GroupCoordinator
@@ -80,7 +84,7 @@ class Services:
         """The broker stops: nothing is decided any more."""
         self.groups.shards.close()
         if self._transactions is not None:
-            self._transactions.shards.close()
+            self._transactions.close()
 
 
 @dataclass(slots=True)

@@ -4,6 +4,9 @@ Whoever asks needn't know who leads the metadata log. A request waits for an act
 that is no longer one, or its connection broke: also where it may have been carried out already, as Kafka's brokers do.
 When another node comes to lead, connections to the one before are closed: what was asked there goes to the new one at
 once, and not when its time is over.
+
+A node has one for heartbeats, one for what else it needs, and one for its clients, each with a connection and a bound
+of its own: the controller answers a connection's requests in order, and clients may ask for what takes long.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 RETRY_MS = 20
 RETRY_MS_MAX = 500
 WAITING_MAX = 1000
-"""Requests of this node, and of clients that it passes on, that may be under way."""
+"""Requests of one channel that may be under way."""
 
 
 class ControllerChannel:

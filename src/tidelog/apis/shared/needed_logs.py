@@ -38,7 +38,10 @@ def _produce(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTop
 
 
 def _fetch(version: int, request: Any, image: ClusterImage) -> Iterator[AnyTopicPartition]:
-    """Those of its session were named when they came to it."""
+    """Those of its session were named when they came to it. A follower's fetch waits for none: it may name thousands,
+    and is told of each as it is open."""
+    if max(request.replica_id, request.replica_state.replica_id) >= 0:
+        return
     for topic in request.topics:
         name = topic.topic_id if version >= FETCH_IDS_FROM else topic.topic
         for partition in topic.partitions:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tidelog.metadata.directories import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.topic_partition import TopicPartition
 
@@ -21,9 +22,8 @@ TOPIC_OPERATIONS = 0b1101_1111_1000
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 GROUP_OPERATIONS = 0b1101_0100_1000
 
-RESERVED_DIRECTORIES = frozenset((bytes(16), bytes(15) + b"\x01"))
+RESERVED_DIRECTORIES = frozenset((MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY))
 """A replica's directory when none is assigned, and when it is migrating: counted as online."""
-LOST_DIRECTORY = bytes(15) + b"\x02"
 
 
 OfflineHere: TypeAlias = "tuple[int, AbstractSet[TopicPartition]]"

@@ -81,8 +81,8 @@ def commit_in_transaction(
     version: int,
     verify: Callable[[], None],
 ) -> Steps[list[ErrorCode]]:
-    """The same as part of the producer's transaction (`producer` is its id and epoch). `verify` raises where the group
-    isn't part of it: it is called when offsets are about to be written, since the transaction may end meanwhile."""
+    """The same as part of the producer's transaction (`producer` is its id and epoch). `verify` raises where that
+    has ended: it is called when offsets are about to be written, since that may happen meanwhile."""
     shard = coordinator.shard_of(group_id)
 
     def check(state: GroupsState) -> Check | None:

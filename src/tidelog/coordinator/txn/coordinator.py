@@ -11,16 +11,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidelog.coordinator.bounds import CHECKS_WAITING_MAX, MARKERS_WAITING_MAX
 from tidelog.coordinator.placement import TRANSACTION_STATE
 from tidelog.coordinator.shard import Kind
 from tidelog.coordinator.shard_log import TOO_LARGE
 from tidelog.coordinator.shards import Shards
 from tidelog.coordinator.txn import decide
+from tidelog.coordinator.txn.broker_queues import BrokerQueues
 from tidelog.coordinator.txn.deadlines import Deadlines
 from tidelog.coordinator.txn.decide import NO_PRODUCER, EndAsked, InitAsked, Initialised, Producer
+from tidelog.coordinator.txn.delivery import Addressed, Delivery, MarkerDialogue
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.coordinator.txn.live import LastEpoch, TransactionsLive
+from tidelog.coordinator.txn.marker_senders import MarkerSenders, sender_name
 from tidelog.coordinator.txn.markers import Markers
+from tidelog.coordinator.txn.membership import TIMEOUT_MS as CHECK_TIMEOUT_MS
+from tidelog.coordinator.txn.membership import Check, Membership, MembershipDialogue
 from tidelog.coordinator.txn.questions import PATIENCE_S, Noted, Questions, TransactionShard, TransactionShards
 from tidelog.coordinator.txn.replay import fold, in_version
 from tidelog.coordinator.txn.state import (
@@ -35,6 +41,7 @@ from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, Steps
 from tidelog.machine.decision import Decision
 from tidelog.metadata.versions import TRANSACTION_VERSION
+from tidelog.rpc.peer import Peers
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.leases import LEASED_MS, NO_TIMEOUT_MS
 from tidelog.wire.records.coordinator import TRANSACTIONS_TOPIC, RecordTypes
@@ -67,12 +74,18 @@ class TransactionCoordinator:
         config: Callable[[], BrokerConfig],
         next_producer_id: Callable[[], Promise[int]],
         markers: Markers,
+        delivery: Delivery,
+        make_membership: Callable[[TransactionCoordinator], Membership],
     ) -> None:
         self.shards = shards
         self.markers = markers
+        self.senders = MarkerSenders()
+        self.membership = make_membership(self)
+        """The word of any id's coordinator, for who appends."""
+        self._delivery = delivery
         self._metadata = metadata
         self._config = config
-        self._ending = Ending(markers, metadata, self._level)
+        self._ending = Ending(delivery, metadata, self._level)
         self._questions = Questions(shards, next_producer_id, self._level, self._note, self._settled)
         self._deadlines = Deadlines(self._abort_overdue, lambda: config().tidelog_transaction_lease_ms)
         shards.on_load.append(self._loaded)
@@ -90,6 +103,12 @@ class TransactionCoordinator:
         self._ending.begin(shard, transactional_id)
         if noted is not None and noted.begins:
             self._deadlines.watch(shard, transactional_id)
+
+    def close(self) -> None:
+        """The broker stops: nothing is decided any more, and nothing asked of others."""
+        self.shards.close()
+        self._delivery.close()
+        self.membership.close()
 
     # -- what clients ask
 
@@ -328,4 +347,31 @@ def transaction_coordinator(
         make_live=lambda shard: TransactionsLive(),
     )
     shards = Shards(kind, node_id, env, replicas, metadata)
-    return TransactionCoordinator(shards, metadata, config, next_producer_id, Markers(replicas, groups, env.clock))
+    markers = Markers(replicas, groups, env.clock)
+    others: BrokerQueues[Addressed] = BrokerQueues(
+        env,
+        metadata,
+        Peers(env, "markers", client_id=sender_name(node_id)),
+        MarkerDialogue(),
+        listener=lambda: config().inter_broker_listener.name,
+        timeout_ms=lambda: config().request_timeout_ms,
+        waiting_max=MARKERS_WAITING_MAX,
+    )
+    coordinators: BrokerQueues[Check] = BrokerQueues(
+        env,
+        metadata,
+        Peers(env, "transactions", client_id=f"broker-{node_id}"),
+        MembershipDialogue(),
+        listener=lambda: config().inter_broker_listener.name,
+        timeout_ms=lambda: min(CHECK_TIMEOUT_MS, config().request_timeout_ms),
+        waiting_max=CHECKS_WAITING_MAX,
+    )
+    return TransactionCoordinator(
+        shards,
+        metadata,
+        config,
+        next_producer_id,
+        markers,
+        Delivery(node_id, metadata, markers, others),
+        lambda here: Membership(node_id, env, metadata, config, here, coordinators),
+    )

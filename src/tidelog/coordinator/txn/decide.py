@@ -76,10 +76,10 @@ def init_producer_id(
         )
         made = made._replace(previous_producer_id=made.producer_id)
         return Decision([record(made)], Initialised(Producer(made.producer_id, 0)))
-    if asked.current is not None and not _may_go_on(transaction, asked.current):
-        raise _fenced(transaction, asked.current)
     if transaction.status in ENDING:
         raise _ending(transaction)
+    if asked.current is not None and not _may_go_on(transaction, asked.current):
+        raise _fenced(transaction, asked.current)
     if transaction.status == Status.ONGOING:
         return Decision(
             [record(fence(transaction, now_ms, server_version, asked.new_id))], Initialised(NO_PRODUCER, aborts=True)
@@ -197,7 +197,8 @@ def end(state: TransactionsState, asked: EndAsked, now_ms: int) -> Decision[Entr
 def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -> Decision[Entry, Producer]:
     """With an epoch a transaction: the same epoch is about the next one, the one before about the last one again.
 
-    At rest, by what is asked and in which epoch (the table is KIP-890's):
+    Who aborts the next one before it wrote anything may come while the last one is still being ended, and waits. At
+    rest, by what is asked and in which epoch (the table is KIP-890's):
 
     |                | abort, again | abort, present | commit, again | commit, present |
     |---|---|---|---|---|
@@ -206,6 +207,8 @@ def _end_raising_epoch(state: TransactionsState, asked: EndAsked, now_ms: int) -
     | CompleteCommit | wrong        | next epoch     | the same      | wrong           |
     """
     transaction = _known(state, asked.transactional_id)
+    if _is_next(transaction, asked.producer):
+        raise _ending(transaction)
     status, epoch = transaction.status, asked.producer.epoch
     # The epochs were used up: what was asked for with the last one was answered with a new producer id.
     over_ids = (
@@ -254,6 +257,11 @@ def _after(prepared: Transaction) -> Producer:
     ):
         return Producer(prepared.next_producer_id, 0)
     return Producer(prepared.producer_id, prepared.producer_epoch)
+
+
+def _is_next(transaction: Transaction, producer: Producer) -> bool:
+    """Whether this is who the producer will be when the end that is on its way is complete, and was told so already."""
+    return transaction.status in ENDING and producer == _after(transaction)
 
 
 def complete(state: TransactionsState, transactional_id: str, producer: Producer, now_ms: int) -> Decision[Entry, None]:
@@ -366,7 +374,7 @@ def _of(state: TransactionsState, transactional_id: str, producer: Producer) -> 
     """The transaction, if it is this producer's."""
     transaction = _known(state, transactional_id)
     if transaction.producer_id != producer.id:
-        raise _other_producer(transaction, producer)
+        raise _ending(transaction) if _is_next(transaction, producer) else _other_producer(transaction, producer)
     if transaction.producer_epoch != producer.epoch:
         raise _fenced(transaction, producer)
     return transaction

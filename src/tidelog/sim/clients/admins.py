@@ -33,7 +33,7 @@ UNCHANGED = 0
 
 REFUSED = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPLICATION_FACTOR))
 """The change couldn't be written, and never will be; or the only broker stops, and takes no new replicas."""
-UNKNOWN = frozenset((ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT))
+UNKNOWN = frozenset((ErrorCode.REQUEST_TIMED_OUT,))
 """The change may be carried out, or not."""
 
 

@@ -35,7 +35,6 @@ KEPT_MAX = 8
 
 UNSURE = frozenset(
     (
-        ErrorCode.NOT_CONTROLLER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_SERVER_ERROR,  # a broker that got no answer of a controller
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -66,8 +65,9 @@ class ClusterClient(Client):
 class Admin(ClusterClient):
     """Makes topics, deletes some of them, changes a setting of others; one thing at a time."""
 
-    def __init__(self, world: "ClusterWorld", name: str, random: SimRandom) -> None:
+    def __init__(self, world: "ClusterWorld", name: str, random: SimRandom, *, replicas: int = 1) -> None:
         self.stopped = False
+        self._replicas = replicas
         self.changes = 0
         """How many were acknowledged."""
         self._made = 0
@@ -110,7 +110,7 @@ class Admin(ClusterClient):
                 self._own.append(topic)
             self._go_on()
 
-        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=self._replicas)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
         connection.ask(request, CreateTopicsResponse, 19, 7, answered, ANSWER_S)
 

@@ -9,7 +9,8 @@ from tidelog.sim.cluster.faults import FAULTS
 class Aim(NamedTuple):
     """`static`: how likely it is that the voters are settings; `members`: that somebody changes them; `turns`: that
     everybody leads in turn at the end. `writers`: how many. `lame`: how many connections are on bad ways; None: as the
-    seed has it. `observers`: whether a node is wanted that is only a broker.
+    seed has it. `observers`: whether a node is wanted that is only a broker. `powerless`: how likely a topic is that
+    counts on the page cache.
     """
 
     faults: Mapping[str, float] = FAULTS
@@ -20,6 +21,7 @@ class Aim(NamedTuple):
     lame: float | None = None
     observers: bool = False
     settings: Mapping[str, str] = {}
+    powerless: float = 0.3
 
 
 def _more(**weights: float) -> Mapping[str, float]:

@@ -164,14 +164,18 @@ class MachineFaults:
 
     def _sync(self) -> None:
         machine = self._any()
-        if machine is None:
-            return
+        if machine is not None:
+            self._fail_syncs(machine)
+
+    def _fail_syncs(self, machine: Machine) -> None:
         disk = machine.disk
+        machine.lost_cache()
         disk.failing_syncs = self._random.random_int(1, 3)
         machine.sync_failed = True
         disk.failed_sync_keeps_cache = self._random.chance(0.5)
 
         def works_again() -> None:
+            machine.lost_cache()
             disk.failing_syncs = 0
             machine.kill()
 

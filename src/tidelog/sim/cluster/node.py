@@ -167,6 +167,7 @@ class Machine:
         self.wiped = 0
         self.sync_failed = False
         """What that lost is known after a restart only."""
+        self.on_lost_cache: Callable[[Machine], None] | None = None
         self.events: deque[str] = deque(maxlen=EVENTS_KEPT)
         self._cluster = shape
         self._world = world
@@ -276,7 +277,13 @@ class Machine:
             self._world.struck("kill")
             self._world.note("killed", self.id)
 
+    def lost_cache(self) -> None:
+        """What its disks haven't synced is about to be lost, or may be."""
+        if self.on_lost_cache is not None:
+            self.on_lost_cache(self)
+
     def lose_power(self) -> None:
+        self.lost_cache()
         if self.process is not None:
             self.process.kill()
         self.disk.crash()

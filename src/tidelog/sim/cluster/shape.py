@@ -1,5 +1,6 @@
 """What a cluster looks like, as its seed has it: which nodes with which roles, on which disks, with which settings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,13 +17,15 @@ FIVE_CONTROLLERS = 0.15
 OFFSET_S_MAX = 30.0
 DRIFT_MAX = 0.02
 
-ROLES_OF_THREE = (
+Roles = Sequence[tuple[tuple[str, ...], float]]
+"""The roles of the nodes of a cluster, and how likely it is."""
+ROLES_OF_THREE: Roles = (
     ((BOTH, BOTH, BOTH), 4.0),
     ((BOTH, BOTH, BOTH, BROKER), 3.0),
     ((CONTROLLER, CONTROLLER, CONTROLLER, BROKER, BROKER), 3.0),
     ((BOTH, BOTH, CONTROLLER, BROKER), 2.0),
 )
-ROLES_OF_FIVE = (
+ROLES_OF_FIVE: Roles = (
     ((BOTH, BOTH, BOTH, BOTH, BOTH), 2.0),
     ((BOTH, BOTH, CONTROLLER, CONTROLLER, CONTROLLER), 3.0),
 )
@@ -106,11 +109,17 @@ class Shape:
         return settings
 
 
-def draw(random: SimRandom, *, static: float = 0.1, observers: bool = False) -> Shape:
-    """The shape of one seed. `static`: how likely it is that voters are settings; `observers`: a node that is only a
-    broker is wanted."""
+def draw(
+    random: SimRandom,
+    shapes: tuple[Roles, Roles] = (ROLES_OF_THREE, ROLES_OF_FIVE),
+    *,
+    static: float = 0.1,
+    observers: bool = False,
+) -> Shape:
+    """The shape of one seed: one of `shapes` with three controllers, or with five. `static`: how likely it is that
+    voters are settings; `observers`: a node that is only a broker is wanted."""
     five = not observers and random.chance(FIVE_CONTROLLERS)
-    roles = random.weighted(ROLES_OF_FIVE if five else ROLES_OF_THREE)
+    roles = random.weighted(shapes[five])
     if observers and BROKER not in roles:
         roles = (BOTH, BOTH, BOTH, BROKER)
     nodes = tuple(

@@ -90,7 +90,7 @@ class Watcher(ClusterClient):
 
     def _saw(self, response: MetadataResponse) -> None:
         ledger, who = self.cluster.ledger, f"node {self.broker_id}"
-        shown = {topic.name: topic.topic_id for topic in response.topics if topic.name is not None}
+        shown = {one.name: one.topic_id for one in response.topics if one.name is not None and not one.is_internal}
         ledger.check_names(who, shown)
         for name, topic_id in self.shown.items():
             if shown.get(name) != topic_id:

@@ -20,8 +20,9 @@ SCENARIOS = {
     "changes": "changes:ChangesRun",
     "folders": "folders:FoldersRun",
     "quorum": "quorum:QuorumRun",
+    "cluster": "cluster:ClusterRun",
 }
-BY_NAME_ONLY = ("quorum",)
+BY_NAME_ONLY = ("quorum", "cluster")
 
 
 class RunWorld(Protocol):

@@ -6,13 +6,13 @@ right: after the faults, in some runs also while everybody leads in turn, and af
 
 from collections.abc import Callable
 
-from tidelog.sim.cluster.account import HEALED_S_MAX, Account
+from tidelog.sim.cluster.account import Account
 from tidelog.sim.cluster.admins import Admin
 from tidelog.sim.cluster.aims import Aim, aim_of
 from tidelog.sim.cluster.faults import ClusterFaults
 from tidelog.sim.cluster.members import MemberAdmin
 from tidelog.sim.cluster.node import Machine
-from tidelog.sim.cluster.shape import draw
+from tidelog.sim.cluster.shape import ROLES_OF_FIVE, ROLES_OF_THREE, Roles, draw
 from tidelog.sim.cluster.watchers import QuorumWatcher, Watcher, Writer
 from tidelog.sim.cluster.world import ClusterWorld
 from tidelog.sim.scenarios.checkers import Violation
@@ -34,10 +34,14 @@ STOPS = 0.1
 class QuorumRun:
     """One run from one seed. `aim` makes faults likelier that matter for a safeguard; `breaks`: one is switched off."""
 
+    NAME = "quorum"
+    SHAPES: tuple[Roles, Roles] = (ROLES_OF_THREE, ROLES_OF_FIVE)
+
     def __init__(self, seed: int, aim: str | None = None, *, breaks: bool = False) -> None:
-        random = SimRandom(f"quorum {seed}")
-        self.aim: Aim = aim_of(aim)
-        shape = draw(random.fork("shape"), static=self.aim.static, observers=self.aim.observers)
+        random = SimRandom(f"{self.NAME} {seed}")
+        self.aim = self.find_aim(aim)
+        shape = draw(random.fork("shape"), self.SHAPES, static=self.aim.static, observers=self.aim.observers)
+        shape.settings.update(self.settings(random.fork("settings")))
         shape.settings.update(self.aim.settings)
         self.world = ClusterWorld(seed, random, shape, breaks=breaks)
         if self.aim.lame is not None:
@@ -50,27 +54,40 @@ class QuorumRun:
         self.writers: list[Writer] = []
         self._account = Account(self.world, self.watchers, self.asking)
 
+    def find_aim(self, name: str | None) -> Aim:
+        return aim_of(name)
+
+    def settings(self, random: SimRandom) -> dict[str, str]:
+        """What else is set on every node."""
+        return {}
+
     def go(self) -> Outcome:
         world = self.world
         for machine in world.machines.values():
             machine.start()
-        self._wait_until_all_serve()
-        self._clients_come()
+        self.wait_until_all_serve()
+        self.clients_come()
         world.run_until(lambda: False, world.timeline.now + BEFORE_S)
-        until = world.timeline.now + self.random.between(*CHAOS_S)
-        faults = ClusterFaults(world, self.random.fork("faults"), until, self.aim.faults)
-        world.run_until(lambda: faults.over, until + HEALED_S_MAX)
+        faults = self.make_faults(world.timeline.now + self.random.between(*CHAOS_S))
+        world.run_until(lambda: faults.over, world.timeline.now + CHAOS_S[1])
         self._peace()
-        self._account.take(self.random.fork("account"))
+        self.account(self.random.fork("account"))
         self._stop_the_replaced()
         if self.random.chance(self.aim.turns) or faults.reformed:
             self._lead_in_turn()
         if self.random.chance(STOPS):
             self._stop_and_start()
-            self._account.take(self.random.fork("another account"))
-        return self._outcome()
+            self.account(self.random.fork("another account"))
+        return self.outcome()
 
-    def _outcome(self) -> Outcome:
+    def make_faults(self, until: float) -> ClusterFaults:
+        return ClusterFaults(self.world, self.random.fork("faults"), until, self.aim.faults)
+
+    def account(self, random: SimRandom) -> None:
+        """Whether all that was acknowledged is there."""
+        self._account.take(random)
+
+    def outcome(self) -> Outcome:
         world = self.world
         acknowledged = world.ledger.acknowledged + world.history.acknowledged
         now, events = world.timeline.now, world.timeline.events
@@ -78,17 +95,17 @@ class QuorumRun:
             world.seed, world.fingerprint(), acknowledged, world.ledger.looks, now, events, tuple(world.trace)
         )
 
-    def _wait(self, done: Callable[[], bool], what: str | Callable[[], str]) -> None:
+    def wait(self, done: Callable[[], bool], what: str | Callable[[], str]) -> None:
         self._account.wait(done, what)
 
-    def _wait_until_all_serve(self) -> None:
+    def wait_until_all_serve(self) -> None:
         machines = self.world.machines
-        self._wait(
+        self.wait(
             lambda: all(machine.ready for machine in machines.values()),
             lambda: f"nodes {[machine.id for machine in machines.values() if not machine.ready]} to serve",
         )
 
-    def _clients_come(self) -> None:
+    def clients_come(self) -> None:
         world, random = self.world, self.random
         self.admins = [Admin(world, f"admin{number}", random.fork(f"admin {number}")) for number in range(2)]
         for machine in world.brokers:
@@ -110,18 +127,18 @@ class QuorumRun:
             machine.down = False
             world.timeline.plan(self.random.between(0.0, 0.2), world.revive, machine)
         # Who votes stands in the logs of all controllers, also of those that are down.
-        self._wait(lambda: all(map(world.is_looked_at, world.controllers)), "every controller to know who votes")
+        self.wait(lambda: all(map(world.is_looked_at, world.controllers)), "every controller to know who votes")
         dead = self._minority()
         for machine in dead:
             machine.down = True
             machine.kill()
             world.note("stays dead", machine.id)
         begin, before = world.timeline.now, world.ledger.acknowledged
-        self._wait(
+        self.wait(
             lambda: self._is_fair(dead) and any(one.asked_at > begin for one in self.asking.values()),
             "a leader: there is no leader",
         )
-        self._wait(
+        self.wait(
             lambda: self._is_fair(dead) and world.ledger.acknowledged > before,
             "a change to be acknowledged: no leader",
         )
@@ -129,10 +146,8 @@ class QuorumRun:
         self._bring_back(dead)
         for client in (*self.admins, *self.writers):
             client.stopped = True
-        self._wait_until_all_serve()
-        self._wait(
-            lambda: not any(one.connection and one.connection.awaited for one in self.admins), "the last answers"
-        )
+        self.wait_until_all_serve()
+        self.wait(lambda: not any(one.connection and one.connection.awaited for one in self.admins), "the last answers")
 
     def _is_fair(self, dead: list[Machine]) -> bool:
         """True, after all. A change of the voters that somebody asked for before may still be written, and those who
@@ -171,14 +186,19 @@ class QuorumRun:
         dead: list[Machine] = []
         if random.chance(NO_ONE_DEAD):
             return dead
-        sets = [world.voters(), *(world.voters_of(machine) for machine in world.controllers)]
         for machine in sorted(world.controllers, key=lambda _: random.random_int(0, 1 << 30)):
-            if all(world.is_majority_left(voters, [*dead, machine]) for voters in sets):
+            if self.can_be_spared([*dead, machine]):
                 dead += self._but_for_the_last_broker(dead, machine)
         for machine in world.brokers:
             if not machine.shape.is_controller and random.chance(BROKER_DEAD):
                 dead += self._but_for_the_last_broker(dead, machine)
         return dead
+
+    def can_be_spared(self, dead: list[Machine]) -> bool:
+        """Whether the rest is a majority whichever set of voters counts: those that are committed, or in a log."""
+        world = self.world
+        sets = [world.voters(), *(world.voters_of(machine) for machine in world.controllers)]
+        return all(world.is_majority_left(voters, dead) for voters in sets)
 
     def _but_for_the_last_broker(self, dead: list[Machine], machine: Machine) -> list[Machine]:
         alive = [one for one in self.world.brokers if one not in dead and one is not machine]
@@ -187,7 +207,7 @@ class QuorumRun:
     def _wait_until_fenced(self, dead: list[Machine]) -> None:
         gone = {machine.id for machine in dead if machine.shape.is_broker}
         alive = [watcher for id, watcher in self.watchers.items() if id not in gone]
-        self._wait(
+        self.wait(
             lambda: all(not gone & watcher.shown_brokers for watcher in alive),
             lambda: f"dead brokers {sorted(gone)} to be fenced: they stay unfenced after their session",
         )
@@ -221,7 +241,7 @@ class QuorumRun:
             self._account.check_voters()
             leader.down = False
             world.revive(leader)
-            self._wait_until_all_serve()
+            self.wait_until_all_serve()
 
     def _stop_and_start(self) -> None:
         world = self.world
@@ -230,9 +250,9 @@ class QuorumRun:
             machine.down = True
             if machine.up:
                 machine.running.stop(lambda machine=machine: world.note("stopped", machine.id))
-        self._wait(lambda: not any(machine.up for machine in world.machines.values()), "all nodes to stop")
+        self.wait(lambda: not any(machine.up for machine in world.machines.values()), "all nodes to stop")
         for machine in world.machines.values():
             machine.lose_power()
             machine.down = False
             world.revive(machine)
-        self._wait_until_all_serve()
+        self.wait_until_all_serve()

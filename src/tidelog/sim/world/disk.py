@@ -172,6 +172,7 @@ class SimDisk:
         self.failed_sync_keeps_cache = False
         self.lying = False
         self.now_ms: Callable[[], int] = lambda: 0
+        self._identities = 0
         self.cache_lost: Callable[[], None] | None = None
         self.renamed: Callable[[str], None] | None = None
         self.struck: Callable[[str], None] = lambda _: None
@@ -245,6 +246,13 @@ class SimDisk:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self._file(path).modified_ms = modified_ms
+
+    def identity(self, path: str) -> str:
+        node = self._file(path)
+        if node.identity is None:
+            self._identities += 1
+            node.identity = self._identities
+        return str(node.identity)
 
     def make_folders(self, path: str) -> bool:
         folder, new = self.root, False

@@ -21,6 +21,7 @@ class FileNode:
     clean: int = 0
     modified_ms: int = 0
     over: range = range(0)
+    identity: int | None = None
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         self.data += piece
@@ -152,6 +153,6 @@ def crashed(node: Node, random: SimRandom) -> Node:
     """The node as it is found after the power came back: a new one, so that nothing from before can touch it."""
     if isinstance(node, FileNode):
         data = node.after_crash(random)
-        return FileNode(bytearray(data), data, len(data), node.modified_ms)
+        return FileNode(bytearray(data), data, len(data), node.modified_ms, identity=node.identity)
     names = {name: crashed(child, random) for name, child in sorted(node.after_crash(random).items())}
     return FolderNode(names, dict(names))

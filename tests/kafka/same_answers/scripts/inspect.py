@@ -50,6 +50,7 @@ def versions_and_features(side: Side, rng: Random) -> None:
 
         update("nothing")
         update("unknown", ("no.such.feature", 1, 1))
+        update("unknown, at 0", ("no.such.feature", 0, 1))
         update("far too new", ("metadata.version", 999, 1))
         update("below 0", ("group.version", -1, 1))
         if version >= 1:

@@ -1,0 +1,1 @@
+"""Replicated topics of a simulated cluster: who writes and reads them, what they were promised, and what goes wrong."""
