@@ -19,19 +19,6 @@ def test_followers_have_the_leaders_bytes_and_its_high_watermark() -> None:
     assert len(list(iterate(data))) == 20
 
 
-def test_a_log_in_memory_is_copied_and_after_a_restart_of_its_follower_copied_again() -> None:
-    copied = Copied({"tidelog.storage": "memory", "retention.bytes": "1000000", "min.insync.replicas": "1"})
-    for number in range(5):
-        copied.append(b"%d" % number)
-    copied.copied()
-    away = copied.followers[0]
-    copied.kill(away)
-    copied.settle(3.0)
-    copied.append(b"meanwhile")
-    copied.start(away)
-    assert [offset for _, offset in epochs_and_offsets(copied.copied())] == list(range(6))
-
-
 def test_a_transaction_is_open_on_a_follower_until_its_end_is_committed() -> None:
     copied = Copied()
     copied.append_batch(in_transaction(b"x", producer_id=7))

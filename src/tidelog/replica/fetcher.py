@@ -47,6 +47,8 @@ LATE_S = 0.02
 """A round waits so long for its group commit; and so long the leader may wait while something isn't durable yet."""
 SOON_S = 0.05
 """Until a partition is fetched again of which the leader, or this broker, hasn't heard yet."""
+TRIES_TOLD = 3
+"""In a row that fail, until that is told: brokers are restarted, and others lead soon where one dies."""
 NAMED_MAX = 2000
 """Partitions that one request names: to write and to read it takes some 20 ms."""
 LOOKS_A_STEP = 16
@@ -356,9 +358,11 @@ class Fetcher:
         """The leader can't be asked: again after a while. Where it is dead, others lead soon."""
         self._busy = True
         self._failures += 1
-        if not self._away_told and self._failures > 1:
+        if not self._away_told and self._failures > TRIES_TOLD:
             self._away_told = True
-            log.warning("broker %d, which leads %d partitions, can't be asked: %s", self._leader_id, len(self), why)
+            log.warning(
+                "nothing is copied from broker %d for now (partitions: %d): %s", self._leader_id, len(self), why
+            )
         longest_s = self._backoff_s
         self._loop.call_later(min(longest_s, SOON_S * 2 ** min(self._failures, 16)), self._end_round)
 
@@ -473,7 +477,9 @@ class Fetcher:
         promise.result()
         self._session.answered(session_id)
         self._failures = 0
-        self._away_told = False
+        if self._away_told:
+            self._away_told = False
+            log.info("broker %d is asked again", self._leader_id)
         if not self._unsynced:
             self._end_round()
         else:
