@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from tidelog.sim.__main__ import main
-from tidelog.sim.breaks import QUORUM, SAFEGUARDS
+from tidelog.sim.breaks import SAFEGUARDS
 from tidelog.sim.cluster.aims import AIMS
 from tidelog.sim.cluster.faults import FAULTS, ClusterFaults
+from tidelog.sim.safeguard import QUORUM
 from tidelog.sim.scenarios.quorum import QuorumRun
 
 BROKEN = [name for name, safeguard in SAFEGUARDS.items() if safeguard.scenario == QUORUM]

@@ -12,9 +12,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.sim.breaks import CLUSTER, QUORUM, SAFEGUARDS, switched_off
+from tidelog.sim.breaks import SAFEGUARDS, switched_off
 from tidelog.sim.cluster.aims import AIMS
 from tidelog.sim.replicated.aims import REPLICA_AIMS
+from tidelog.sim.safeguard import CLUSTER, QUORUM
 from tidelog.sim.scenarios.checkers import Violation
 from tidelog.sim.scenarios.listed import SCENARIOS, Scenario, make, of_seed
 

@@ -1,13 +1,13 @@
 """Safeguards that can be switched off, to see whether the simulator finds out: `python -m tidelog.sim --break NAME`.
 
 What each of them guards against is found by what somebody was promised, or could see, and not by an assertion of the
-broker itself. Those of a cluster are found sooner with `--aim NAME` (`cluster/aims.py`).
+broker itself. Those of a cluster are found sooner with `--aim NAME` (`cluster/aims.py`, `replicated/aims.py`).
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from tidelog.broker.lifecycle import Lifecycle
@@ -21,6 +21,8 @@ from tidelog.raft.election_file import FILE_NAME, encode_election
 from tidelog.raft.quorum import Role
 from tidelog.raft.store_log import StoreLog
 from tidelog.raft.voters import ReplicaKey
+from tidelog.sim.replicated.safeguards import REPLICA_SAFEGUARDS
+from tidelog.sim.safeguard import QUORUM, Safeguard
 from tidelog.sim.world.disk import SimFixedFile
 
 if TYPE_CHECKING:
@@ -31,20 +33,6 @@ if TYPE_CHECKING:
     from tidelog.metadata.image import BrokerImage, ClusterImage
     from tidelog.raft.events import ElectionState
     from tidelog.raft.voters import VoterSet
-
-QUORUM = "quorum"
-CLUSTER = "cluster"
-
-
-class Safeguard(NamedTuple):
-    """What is put in the place of what, and what that leaves out."""
-
-    of: object
-    name: str
-    instead: Any
-    leaves_out: str
-    scenario: str | None = None
-    """The one in which it matters; None: any that a seed has."""
 
 
 def _first_only(*given: Any) -> Any:
@@ -116,6 +104,7 @@ SAFEGUARDS = {
         VoterHistory, "cut", _nothing, "taking back who votes when the record that says so is cut off", QUORUM
     ),
     "broker-epoch": Safeguard(brokers, "check_epoch", _any_epoch, "refusing a broker's earlier incarnation", QUORUM),
+    **REPLICA_SAFEGUARDS,
 }
 
 

@@ -10,7 +10,7 @@ class Aim(NamedTuple):
     """`static`: how likely it is that the voters are settings; `members`: that somebody changes them; `turns`: that
     everybody leads in turn at the end. `writers`: how many. `lame`: how many connections are on bad ways; None: as the
     seed has it. `observers`: whether a node is wanted that is only a broker. `powerless`: how likely a topic is that
-    counts on the page cache.
+    counts on the page cache. `apart`: whether no node is both a broker and a controller.
     """
 
     faults: Mapping[str, float] = FAULTS
@@ -22,6 +22,7 @@ class Aim(NamedTuple):
     observers: bool = False
     settings: Mapping[str, str] = {}
     powerless: float = 0.3
+    apart: bool = False
 
 
 def _more(**weights: float) -> Mapping[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.sim.cluster.faults import ClusterFaults
+from tidelog.sim.replicated.probe import partitions_of
 from tidelog.sim.replicated.roaming import RoamingClient
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.alter_partition_reassignments import (
@@ -18,6 +19,7 @@ from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tidelog.replica.partition import Partition
     from tidelog.sim.cluster.node import Machine
     from tidelog.sim.cluster.world import ClusterWorld
     from tidelog.sim.replicated.bearing import Bearing
@@ -42,8 +44,20 @@ REPLICA_FAULTS: Mapping[str, float] = {
     "alone": 0.3,
     "elect": 1.5,
     "reassign": 1.5,
+    "ambush": 0.8,
+    "late": 0.8,
 }
 """How likely each kind is; what it does is the method of its name."""
+
+
+def _is_asked_in(partition: Partition, broker_id: int) -> bool:
+    return partition.leading is not None and broker_id in partition.leading.maximal_isr
+
+
+def _may_join(partition: Partition, broker_id: int) -> bool:
+    return True
+
+
 LEADS_DATA, LEADS_QUORUM = 0.5, 0.2
 """How often a fault is of a broker that leads a partition, and of who leads the quorum; else of any node."""
 
@@ -148,3 +162,87 @@ class ReplicaFaults(ClusterFaults):
         )
         self._orders.ask_any(request, AlterPartitionReassignmentsResponse, 45, 0, answered)
         self._world.struck("reassignment")
+
+    # -- what takes several
+
+    def _ambush(self) -> None:
+        """Somebody is about to join an ISR: the leader doesn't hear that it is done, and is gone soon; who joins hears
+        nothing more of it."""
+
+        def strike(leader: Machine, joining: Machine) -> None:
+            self._world.note(f"ambush: {joining.id} is cut off", leader.id)
+            network = self._world.network
+            network.split(leader.address, joining.address)
+            for other in self._world.controllers:
+                if other is not leader:
+                    network.split(other.address, leader.address, one_way=True)
+            self._later(self._random.between(0.15, 0.6), self._ends_for_a_while, leader)
+            self._world.timeline.plan(self._random.between(2.5, 4.0), self._heal, leader)
+
+        self._when_one_joins(strike, wait=_is_asked_in)
+
+    def _late(self) -> None:
+        """Who is about to join an ISR loses its disk, and is back, before the controller hears of that."""
+
+        def strike(leader: Machine, joining: Machine) -> None:
+            network = self._world.network
+            controllers = [other for other in self._world.controllers if other is not leader]
+            if joining in controllers or leader.shape.is_controller or not self._may_be_wiped(joining):
+                return
+            self._world.note(f"late: what it asks of the controllers waits while {joining.id} is wiped", leader.id)
+            for other in controllers:
+                network.split(leader.address, other.address, one_way=True)
+            self._later(self._random.between(0.05, 0.3), wipe, leader, joining)
+
+        def wipe(leader: Machine, joining: Machine) -> None:
+            if not self._may_be_wiped(joining):
+                return
+            joining.kill()
+            self._wipe_machine(joining)
+            self._world.revive(joining)
+            self._world.network.split(leader.address, joining.address)
+            self._later(self._random.between(0.6, 1.2), arrives, leader)
+            self._world.timeline.plan(4.0, self._heal, leader)
+
+        def arrives(leader: Machine) -> None:
+            for other in self._world.controllers:
+                self._world.network.heal(leader.address, other.address)
+            self._later(self._random.between(0.02, 0.1), self._ends_for_a_while, leader)
+
+        self._when_one_joins(strike, wait=_may_join)
+
+    def _when_one_joins(
+        self, strike: Callable[[Machine, Machine], None], wait: Callable[[Partition, int], bool], looks: int = 300
+    ) -> None:
+        """As soon as a replica that isn't in the ISR fetches from a leader, and `wait` says so of it."""
+        names = {topic.name for topic in self._topics}
+        for leader in self._world.brokers if looks else ():
+            if not leader.up or leader.frozen or not self._bearing.may_end(leader):
+                continue
+            for partition in partitions_of(leader):
+                leading = partition.leading
+                if leading is None or partition.topic not in names:
+                    continue
+                for id in leading.followers:
+                    joining = self._world.machines[id]
+                    if id not in leading.isr and joining.ready and wait(partition, id):
+                        strike(leader, joining)
+                        return
+        if looks:
+            self._later(0.005, self._when_one_joins, strike, wait, looks - 1)
+
+    def _ends_for_a_while(self, machine: Machine) -> None:
+        if not machine.up or not self._bearing.may_end(machine):
+            return
+        machine.down = True
+        machine.kill()
+
+        def back() -> None:
+            machine.down = False
+            self._world.revive(machine)
+
+        self._later(self._random.between(1.5, 3.0), back)
+
+    def _heal(self, machine: Machine) -> None:
+        for other in self._world.machines.values():
+            self._world.network.heal(machine.address, other.address)

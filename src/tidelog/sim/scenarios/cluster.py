@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog.sim.cluster.admins import Admin
-from tidelog.sim.cluster.shape import BOTH, BROKER, CONTROLLER
+from tidelog.sim.cluster.shape import BOTH, BROKER, CONTROLLER, Roles
 from tidelog.sim.cluster.watchers import QuorumWatcher, Watcher
 from tidelog.sim.replicated.account import ReplicaAccount
 from tidelog.sim.replicated.aims import replica_aim_of
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from tidelog.sim.world.random import SimRandom
     from tidelog.wire.topic_partition import TopicPartition
 
-SHAPES = (
+APART: Roles = (((CONTROLLER, CONTROLLER, CONTROLLER, BROKER, BROKER, BROKER), 1.0),)
+SHAPES: tuple[Roles, Roles] = (
     (
         ((BOTH, BOTH, BOTH), 4.0),
         ((BOTH, BOTH, BOTH, BROKER), 3.0),
-        ((CONTROLLER, CONTROLLER, CONTROLLER, BROKER, BROKER, BROKER), 1.0),
+        *APART,
     ),
     (((BOTH, BOTH, BOTH, CONTROLLER, CONTROLLER), 1.0),),
 )
@@ -61,7 +62,6 @@ class ClusterRun(QuorumRun):
     """One run from one seed."""
 
     NAME = "cluster"
-    SHAPES = SHAPES
 
     def __init__(self, seed: int, aim: str | None = None, *, breaks: bool = False) -> None:
         super().__init__(seed, aim, breaks=breaks)
@@ -80,6 +80,10 @@ class ClusterRun(QuorumRun):
 
     def find_aim(self, name: str | None) -> Aim:
         return replica_aim_of(name)
+
+    @property
+    def shapes(self) -> tuple[Roles, Roles]:
+        return (APART, APART) if self.aim.apart else SHAPES
 
     def settings(self, random: SimRandom) -> dict[str, str]:
         return {

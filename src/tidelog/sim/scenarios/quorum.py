@@ -35,12 +35,11 @@ class QuorumRun:
     """One run from one seed. `aim` makes faults likelier that matter for a safeguard; `breaks`: one is switched off."""
 
     NAME = "quorum"
-    SHAPES: tuple[Roles, Roles] = (ROLES_OF_THREE, ROLES_OF_FIVE)
 
     def __init__(self, seed: int, aim: str | None = None, *, breaks: bool = False) -> None:
         random = SimRandom(f"{self.NAME} {seed}")
         self.aim = self.find_aim(aim)
-        shape = draw(random.fork("shape"), self.SHAPES, static=self.aim.static, observers=self.aim.observers)
+        shape = draw(random.fork("shape"), self.shapes, static=self.aim.static, observers=self.aim.observers)
         shape.settings.update(self.settings(random.fork("settings")))
         shape.settings.update(self.aim.settings)
         self.world = ClusterWorld(seed, random, shape, breaks=breaks)
@@ -56,6 +55,11 @@ class QuorumRun:
 
     def find_aim(self, name: str | None) -> Aim:
         return aim_of(name)
+
+    @property
+    def shapes(self) -> tuple[Roles, Roles]:
+        """With three controllers, and with five."""
+        return ROLES_OF_THREE, ROLES_OF_FIVE
 
     def settings(self, random: SimRandom) -> dict[str, str]:
         """What else is set on every node."""
