@@ -10,6 +10,7 @@ from tools.chaos.faults import Fault, Kind, Split, deal
 from tools.chaos.final import compare_replicas
 from tools.chaos.gaps import Gap, Gaps, acked_times, gaps_after, longest_gap
 from tools.chaos.history import Acked, Diary, Given, Moved, Read, Sent, Source, Taken, event_of, read_diary
+from tools.chaos.load import last_acked
 from tools.chaos.network import CLIENTS, lost_ways
 from tools.chaos.report import Happened, Setting, never_ran, told
 
@@ -107,6 +108,17 @@ def test_a_diary_is_read_as_it_was_written(tmp_path: Path) -> None:
         Moved(0.0, ((("t", 1), 6),)),
         Taken(0.0, (("t", 1),)),
     ]
+
+
+def test_the_end_of_a_diary_tells_when_each_partition_was_acknowledged_last(tmp_path: Path) -> None:
+    path = tmp_path / "steady.diary"
+    with Pen(str(path), "steady") as pen:
+        for number in range(3000):
+            pen.sent("t", number % 2, f"v{number}")
+            pen.acked("t", number % 2, number, f"v{number}")
+        pen.sent("t", 2, "on its way")
+    acked = [event for event in read_diary(path).events if isinstance(event, Acked)]
+    assert last_acked(path) == {("t", 0): acked[-2].at_s, ("t", 1): acked[-1].at_s}
 
 
 def test_a_torn_line_is_passed_over_and_an_unknown_one_is_not(tmp_path: Path) -> None:
