@@ -1,17 +1,24 @@
 """What a chaos run is made of: the deck of faults, gaps, diaries, which packets are lost, and what the report says."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tools.chaos.checker import Finding
 from tools.chaos.clients.diary import Pen
+from tools.chaos.crowded import FULL
+from tools.chaos.disks import Quotas
 from tools.chaos.faults import Fault, Kind, Split, deal
 from tools.chaos.final import compare_replicas
 from tools.chaos.gaps import Gap, Gaps, acked_times, gaps_after, longest_gap
 from tools.chaos.history import Acked, Diary, Given, Moved, Read, Sent, Source, Taken, event_of, read_diary
+from tools.chaos.load import last_acked
 from tools.chaos.network import CLIENTS, lost_ways
 from tools.chaos.report import Happened, Setting, never_ran, told
+
+from tests.nodes import BOTH, Node
 
 
 def faults(seed: int, count: int) -> list[Fault]:
@@ -109,6 +116,17 @@ def test_a_diary_is_read_as_it_was_written(tmp_path: Path) -> None:
     ]
 
 
+def test_the_end_of_a_diary_tells_when_each_partition_was_acknowledged_last(tmp_path: Path) -> None:
+    path = tmp_path / "steady.diary"
+    with Pen(str(path), "steady") as pen:
+        for number in range(3000):
+            pen.sent("t", number % 2, f"v{number}")
+            pen.acked("t", number % 2, number, f"v{number}")
+        pen.sent("t", 2, "on its way")
+    acked = [event for event in read_diary(path).events if isinstance(event, Acked)]
+    assert last_acked(path) == {("t", 0): acked[-2].at_s, ("t", 1): acked[-1].at_s}
+
+
 def test_a_torn_line_is_passed_over_and_an_unknown_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "torn.diary"
     path.write_text('{"client": "torn"}\n{"is": "given", "at": 1.0, "places": []}\n{"is": "giv')
@@ -178,3 +196,21 @@ def test_the_report_has_every_gap_beside_its_target_and_kills_of_the_active_cont
 
 def test_a_kind_that_never_ran_is_told() -> None:
     assert never_ran([happened(kind, 1.0) for kind in Kind if kind is not Kind.DISK_FULL]) == [Kind.DISK_FULL]
+
+
+def test_a_quota_is_felt_by_the_node_that_it_is_for(tmp_path: Path) -> None:
+    node, quotas = Node(1, BOTH, tmp_path / "node-1", {}), Quotas()
+    quotas.place(node)
+    variable = next(word for word in node.prefix if word.startswith(f"{FULL}="))
+    tried = "import os; from pathlib import Path; print(Path(os.environ['" + FULL + "']).exists())"
+
+    def is_full() -> str:
+        return subprocess.run(
+            ["env", variable, sys.executable, "-c", tried], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert is_full() == "False"
+    quotas.fill(node)
+    assert is_full() == "True"
+    quotas.clear(node)
+    assert is_full() == "False"

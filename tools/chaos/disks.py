@@ -55,8 +55,8 @@ class Quotas:
 
     def place(self, node: Node) -> None:
         node.folder.mkdir(parents=True)
-        node.prefix = [*node.prefix, "env", f"{FULL}={_ballast(node)}"]
         node.folder /= "data"
+        node.prefix = [*node.prefix, "env", f"{FULL}={_ballast(node)}"]
         node.module = "tools.chaos.crowded"
 
     def fill(self, node: Node) -> None:

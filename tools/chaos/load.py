@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.kafka.jars import JarsMissingError, find_jars
 from tools.chaos.cluster import Topic
-from tools.chaos.history import Diary, read_diary
+from tools.chaos.history import Diary, Place, read_diary
 
 STEADY, MIXED, COPY = Topic("steady", 4), Topic("mixed", 3), Topic("copy", 3)
 PAIR = [Topic("debits", 2), Topic("credits", 2)]
@@ -29,6 +29,8 @@ JAVA_SOURCE = Path(__file__).with_name("clients") / "ChaosClient.java"
 JAVA_OPTIONS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 JAVA_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 DIARY = ".diary"
+TAIL_BYTES = 1 << 17
+LATELY_S = 0.5
 STOP_S = 150.0
 """Longer than a producer's patience."""
 SAID_LINES = 8
@@ -89,6 +91,18 @@ class Load:
             if process.poll() is not None:
                 self._failed(name, f"ended with code {process.returncode} too soon")
 
+    def until_acknowledged(self, timeout_s: float) -> list[str]:
+        """Until the steady producer was told of records in every partition lately; where it wasn't within the time.
+        Replicas in sync don't say that: after a split TCP itself waits for longer and longer before it tries again."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            last = last_acked(Path(self._diary(STEADY_PRODUCER)))
+            now_s = time.monotonic()
+            silent = [one for one in range(STEADY.partitions) if now_s - last.get((STEADY.name, one), 0) > LATELY_S]
+            if not silent or now_s > deadline:
+                return [f"nothing is acknowledged in {STEADY.name}-{one}" for one in silent]
+            time.sleep(0.1)
+
     def stop_producers(self) -> None:
         """And whoever shares a process with one; a member of each group stays, and goes on to the end."""
         self._stop([name for name in PRODUCERS if name in self._processes])
@@ -145,3 +159,16 @@ class Load:
             self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment
             )
+
+
+def last_acked(diary: Path) -> dict[Place, float]:
+    """When the last record of each partition was acknowledged, as far as the end of a diary tells."""
+    with open(diary, "rb") as file:
+        file.seek(max(diary.stat().st_size - TAIL_BYTES, 0))
+        lines = file.read().splitlines()[1:-1]
+    last: dict[Place, float] = {}
+    for line in lines:
+        if b'"acked"' in line:
+            told = json.loads(line)
+            last[told["place"][0], told["place"][1]] = told["at"]
+    return last

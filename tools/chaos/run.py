@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from tools.chaos.checker import Account, Finding, check_records
-from tools.chaos.cluster import IDS, ChaosError, Cluster, NotHealedError
+from tools.chaos.cluster import HEALED_S, IDS, ChaosError, Cluster, NotHealedError
 from tools.chaos.disks import Disks
 from tools.chaos.exactly_once import check_exactly_once
 from tools.chaos.faults import Kind, deal
@@ -113,6 +113,9 @@ class Run:
             undone_s = time.monotonic()
             try:
                 self._cluster.until_healed()
+                silent = self._load.until_acknowledged(HEALED_S)
+                if silent:
+                    raise NotHealedError(f"after {HEALED_S:.0f} s: {', '.join(silent)}")
             except NotHealedError as error:
                 self.findings.append(Finding("not healed", f"after {fault.kind.value} of node {node.id}", str(error)))
                 self.happened.append(Happened(fault, node.id, was_controller, began_s, undone_s, time.monotonic()))
