@@ -112,7 +112,7 @@ class Run:
             self._cluster.hurt(fault, node)
             undone_s = time.monotonic()
             try:
-                self._cluster.until_healed()
+                self._cluster.until_healed(node if fault.kind is Kind.DISK_FULL else None)
                 silent = self._load.until_acknowledged(HEALED_S)
                 if silent:
                     raise NotHealedError(f"after {HEALED_S:.0f} s: {', '.join(silent)}")
