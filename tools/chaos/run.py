@@ -93,7 +93,7 @@ class Run:
             self._disks.what,
             self._load.java,
         )
-        return told(setting, self.happened, self.findings, facts_of(diaries))
+        return told(setting, self.happened, self.findings, [*facts_of(diaries), *self._load.replaced])
 
     def _hurt(self) -> None:
         """Until the time is over and every kind has had its turn, one node at a time."""
