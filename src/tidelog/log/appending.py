@@ -344,7 +344,7 @@ class WritableLog(ReadableLog):
             if not _is_marker(header):
                 failure = self._gather(segment, buffer, end, together)
             pos = together[-1].end
-            self._append_given(segment, buffer, together)
+            self._append_given(segment, buffer, together, now_ms)
             if failure is not None:
                 raise failure
             first = header.base_offset if first < 0 else first
@@ -385,15 +385,19 @@ class WritableLog(ReadableLog):
             )
         return header
 
-    def _append_given(self, segment: Segment, buffer: memoryview, together: list[BatchHeader]) -> None:
-        """Write them at once. They follow each other in the buffer, and all are of one leader epoch."""
+    def _append_given(self, segment: Segment, buffer: memoryview, together: list[BatchHeader], now_ms: int) -> None:
+        """Write them at once. They follow each other in the buffer, and all are of one leader epoch.
+
+        Their producers were seen now, as on the leader: by old timestamps a follower would forget them at once, and
+        take for new what they send again after a failover.
+        """
         first = together[0]
         data = buffer[first.pos : together[-1].end]
         if _is_marker(first):
             header = first._replace(pos=0)
             self._write(segment, first.leader_epoch, [data], [_batch_of(first)], -1, marker=header)
             return
-        self._write(segment, first.leader_epoch, [data], [_batch_of(header) for header in together], -1)
+        self._write(segment, first.leader_epoch, [data], [_batch_of(header) for header in together], now_ms)
 
     def _write(
         self,
