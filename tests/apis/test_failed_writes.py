@@ -145,3 +145,18 @@ def test_a_gap_is_told_once_its_producer_no_longer_tries(
     assert send(2) == OUT_OF_ORDER
     assert [send(sequence) for sequence in (1, 2)] == [0, 0]
     assert send(4) == OUT_OF_ORDER, "of what was never tried nothing is known"
+
+
+def test_what_is_behind_batches_for_a_topic_that_was_not_known_yet_waits_for_them() -> None:
+    """A client may hear of a new topic before its leader does."""
+    broker = SimBroker()
+
+    def send(sequence: int) -> int:
+        fields = produce_fields("tide", batch(b"%d" % sequence, producer=Producer(7, 0, sequence)))
+        return broker.ask(ApiKey.PRODUCE, 9, fields).responses[0].partition_responses[0].error_code
+
+    assert [send(0), send(1)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    broker.make_topic("tide")
+    assert [send(2), send(1)] == [IN_TURN] * 2
+    assert [send(0), send(1), send(2)] == [0, 0, 0]
+    assert read_all(broker, "tide") == [b"0", b"1", b"2"]

@@ -40,7 +40,6 @@ from tidelog.env.promise import Promise, gather
 from tidelog.env.slices import whole
 from tidelog.log.producers import NotRemembered
 from tidelog.log.record_check import Lengthy, RecordsRefused
-from tidelog.replica.replicas import NotOpenYet
 from tidelog.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -530,15 +529,12 @@ class _Appends:
             self._pending.append((partition, next_offset, response))
 
     def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> Partition:
-        replicas = self._context.services.replicas
+        replicas, place = self._context.services.replicas, self._place(topic, data)
         try:
-            if self._context.version >= IDS_FROM:
-                return replicas.by_id(topic.topic_id, data.index)
-            return replicas.get(topic.name, data.index)
-        except NotOpenYet as not_yet:
+            return replicas.at(place)
+        except KafkaError:  # it may be known here soon, and what came behind it be the first to be taken
             if data.records is not None:
-                now_ms = self._context.services.env.clock.now_ms()
-                replicas.expect_again(not_yet.topic, not_yet.index, memoryview(data.records), now_ms)
+                replicas.expect_again(place, memoryview(data.records), self._context.services.env.clock.now_ms())
             raise
 
     def _place(self, topic: TopicProduceData, data: PartitionProduceData) -> AnyTopicPartition:

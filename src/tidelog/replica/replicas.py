@@ -12,7 +12,7 @@ from tidelog.env.promise import Promise, gather
 from tidelog.replica.partition import Partition
 from tidelog.replica.resends import Resends
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.topic_partition import TopicPartition
+from tidelog.wire.topic_partition import AnyTopicPartition, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
@@ -32,6 +32,8 @@ OPEN_PAUSE_S = 0.01
 OPEN_AGAIN_S = 5.0
 """After this those are tried again that couldn't be opened, for want of descriptors."""
 LOOKS_A_STEP = 256
+RESENDS_MAX = 1000
+"""Partitions that aren't open here of which it is remembered which batches will come again; the newest ones."""
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
 
@@ -63,7 +65,7 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._opening: dict[TopicPartition, Promise[None]] = {}
         self._asker: object = None  # who asks for the logs that are to be opened now
-        self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
+        self._resends: dict[AnyTopicPartition, Resends] = {}  # of partitions that aren't known yet, or not open
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
         self._removes = False  # a start hears of old changes again: what was removed then may be a replica again
@@ -89,6 +91,11 @@ class Replicas:
         if image is None or not 0 <= index < len(image.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self._open(image, index)
+
+    def at(self, place: AnyTopicPartition) -> Partition:
+        """The partition under the name or id of its topic; raises as `get` and `by_id` do."""
+        topic, index = place
+        return self.by_id(topic, index) if isinstance(topic, bytes) else self.get(topic, index)
 
     def by_id(self, topic_id: bytes, index: int, asker: object = None) -> Partition:
         """The partition of the topic with this id. Raises UNKNOWN_TOPIC_ID where no topic has it.
@@ -120,7 +127,7 @@ class Replicas:
             if (topic, index) in self._partitions:
                 continue
             try:
-                self.by_id(topic, index) if isinstance(topic, bytes) else self.get(topic, index)
+                self.at((topic, index))
             except NotOpenYet as not_yet:
                 waiting[not_yet.opened] = None
             except KafkaError:  # whoever asked for it is told so
@@ -164,7 +171,7 @@ class Replicas:
             commit=self._store.commit,
             wake_later=self._wake_later,
             in_sync=self.in_sync,
-            resends=self._resends.pop((topic.name, index), None),
+            resends=self._take_resends(topic, index),
             high_watermark=self._store.high_watermarks.known(stored),
         )
         self._look_where((topic.name, index))
@@ -174,12 +181,22 @@ class Replicas:
         if self.directories is not None:
             self.directories.look(key)
 
-    def expect_again(self, topic: str, index: int, records: memoryview, now_ms: int) -> None:
-        """A producer's batch came before the log was open, and will be sent again: as `Partition.expect_again`."""
-        resends = self._resends.get((topic, index)) or Resends()
+    def expect_again(self, place: AnyTopicPartition, records: memoryview, now_ms: int) -> None:
+        """A producer's batch came before the partition was known here, or its log open, and will be sent again: as
+        `Partition.expect_again`."""
+        topic, index = place
+        known = self._metadata.image.topics_by_id.get(topic) if isinstance(topic, bytes) else None
+        key: AnyTopicPartition = (topic if known is None else known.name, index)
+        resends = self._resends.pop(key, None) or Resends()
         resends.refuse_sound(records, 0, len(records), now_ms)
         if resends:
-            self._resends[topic, index] = resends
+            if len(self._resends) >= RESENDS_MAX:
+                del self._resends[next(iter(self._resends))]
+            self._resends[key] = resends
+
+    def _take_resends(self, topic: TopicImage, index: int) -> Resends | None:
+        by_id = self._resends.pop((topic.id, index), None)
+        return self._resends.pop((topic.name, index), by_id)
 
     def _open_log(self, topic: TopicImage, index: int, config: TopicConfig) -> Promise[None]:
         opened = self._opening.get((topic.name, index))

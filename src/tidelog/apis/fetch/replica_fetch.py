@@ -252,7 +252,7 @@ class ReplicaFetch:
             return partition
         topic, index = followed.key
         replicas = self._context.services.replicas
-        partition = replicas.by_id(topic, index) if isinstance(topic, bytes) else replicas.get(topic, index)
+        partition = replicas.at((topic, index))
         followed.found(partition)
         return partition
 

@@ -145,7 +145,7 @@ def _led(context: Context, place: AnyTopicPartition) -> Partition | None:
     topic, index = place
     replicas = context.services.replicas
     try:
-        partition = replicas.by_id(topic, index) if isinstance(topic, bytes) else replicas.get(topic, index)
+        partition = replicas.at((topic, index))
     except KafkaError:
         return None
     return partition if partition.is_served else None
