@@ -21,7 +21,7 @@ def test_status_says_that_no_controller_is_there_and_who_does_not_answer(tmp_pat
         assert "more than half of the controllers 1, 2, 3" in done.stdout
         for node in lost:
             assert f"broker {node.id} doesn't answer" in done.stdout
-        assert f"node {leader_id}, which led the metadata log" in last.said()
+        wait_for(lambda: f"node {leader_id}, which led the metadata log" in last.said(), "the line")
 
 
 def test_status_names_a_controller_that_is_gone_while_the_others_go_on(tmp_path: Path) -> None:

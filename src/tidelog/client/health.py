@@ -128,7 +128,7 @@ class _Asking:
         cluster = self._cluster
         brokers, unreachable = self._brokers()
         known = cluster.topics()
-        offline = offline_partitions(cluster)
+        offline = offline_partitions(cluster, silent=[node_id for node_id, _ in unreachable])
         health = Health(
             self._bootstrap,
             self._attempt("the cluster's id", self._cluster_id),
@@ -206,6 +206,7 @@ class _Asking:
         return [voter for each in told for voter in each.current_voters]
 
     def _transactions(self, health: Health) -> None:
+        _all_answer(health)
         with Transactions(self._bootstrap) as transactions:
             health.open_transactions = transactions.open_transactions()
             health.hanging = transactions.hanging_of(health.open_transactions, OPEN_LONGER_THAN_MS)
@@ -216,8 +217,7 @@ class _Asking:
         for each in health.offline:
             if each.topic == OFFSETS_TOPIC:
                 raise ClientError(f"{each.place}, which keeps some of them, is offline")
-        for node_id, _ in health.unreachable:
-            raise ClientError(f"broker {node_id}, which may keep some of them, doesn't answer")
+        _all_answer(health)
         asking = Groups(self._bootstrap)
         every = [group for group in asking.all() if not group.name.startswith(OF_SPARK_SINKS)]
         health.groups_in_all = len(every)
@@ -261,6 +261,12 @@ class _Asking:
     def _offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
         asked = dict.fromkeys(places, which)
         return {place: each.offset for place, each in list_offsets(self._cluster, asked).items()} if asked else {}
+
+
+def _all_answer(health: Health) -> None:
+    """Else each question would wait for that broker again, for as long as a request may take."""
+    for node_id, _ in health.unreachable:
+        raise ClientError(f"broker {node_id}, which may keep some of them, doesn't answer")
 
 
 def _group(

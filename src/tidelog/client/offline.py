@@ -43,13 +43,16 @@ class Offline:
         return f"{self.place} is offline: {self.why}"
 
 
-def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) -> list[Offline]:
-    """Those of these topics, or of all: without a leader, or with a leader that says that its replica is offline."""
+def offline_partitions(
+    cluster: Cluster, topics: Iterable[str] | None = None, silent: Iterable[int] | None = None
+) -> list[Offline]:
+    """Those of these topics, or of all: without a leader, with one that doesn't answer, or with one that says that its
+    replica is offline. `silent` are brokers that are known not to answer; else those that lead are asked."""
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = cluster.patiently("list the topics", lambda: cluster.any().ask(request, MetadataResponse))
     there = {broker.node_id for broker in response.brokers}
-    silent = _silent(cluster, response)
+    silent = _silent(cluster, response) if silent is None else set(silent)
     partitions = [
         (topic.name, each.partition_index, each)
         for topic in response.topics

@@ -4,6 +4,7 @@ import pytest
 
 from tests.coordinator.classic.harness import BEGIN_MS, REBALANCE_MS, GroupHarness
 from tidelog.coordinator.group.classic.phases import Phase
+from tidelog.coordinator.group.classic.rebalance import STORE_AGAIN_MS
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.records.groups import GroupMetadataValue, MemberMetadata
 
@@ -58,9 +59,26 @@ def test_a_leader_whose_assignment_could_not_be_stored_assigns_anew() -> None:
     harness.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
     for member_id in (leader, follower):
         harness.join("x", member_id)
+    harness.wait(STORE_AGAIN_MS)
     harness.sync(leader, assignments={leader: b"p1", follower: b"p0"})
     harness.commit()
     assert harness.answers[harness.sync(follower)].assignment == b"p0"
+
+
+def test_a_group_whose_assignment_can_not_be_stored_tries_once_a_second() -> None:
+    """Members join again at once: on a disk that stays full they had a thousand generations a second."""
+    harness, (leader, follower) = completing("a", "b")
+    harness.held = True
+    for generation in (1, 2, 3):
+        assert harness.group.generation == generation
+        harness.sync(leader, assignments={leader: b"p0", follower: b"p1"})
+        harness.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        tickets = [harness.join("a", leader), harness.join("b", follower)]
+        harness.wait(STORE_AGAIN_MS - 1)
+        assert not set(tickets) & harness.answers.keys()
+        harness.wait(1)
+        assert set(tickets) <= harness.answers.keys()
+        assert set(harness.group.members) == {leader, follower}
 
 
 def test_the_record_holds_the_generation_with_its_assignment() -> None:
@@ -207,6 +225,7 @@ def test_an_assignment_that_could_not_be_written_sends_everyone_back_to_join(
     harness.held = False
     harness.join("a", leader)
     harness.join("b", follower)
+    harness.wait(STORE_AGAIN_MS)
     harness.settle()
     assert (harness.group.phase, harness.group.generation) == (Phase.STABLE, 2)
 

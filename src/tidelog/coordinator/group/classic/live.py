@@ -31,6 +31,7 @@ class LiveClassicGroup:
         "leader",
         "members",
         "newcomer",
+        "not_before_ms",
         "pending",
         "phase",
         "protocol",
@@ -72,6 +73,8 @@ class LiveClassicGroup:
         """While a group that was empty waits for more members: for how long it may go on waiting after this delay."""
         self.newcomer = False
         """Somebody came during the present initial delay, or was given an id to come with."""
+        self.not_before_ms: float = 0
+        """The next generation doesn't begin earlier, though all joined: the last one could not be stored."""
         self.join_deadline_ms: float = NEVER
         self.sync_deadline_ms: float = NEVER
         self.wake_ms: float = NEVER

@@ -22,6 +22,9 @@ log = logging.getLogger("tidelog.groups")
 LOOK_AGAIN_MS = 1000
 """How long a group that nobody joined waits at least: members may ask for a rebalance timeout of nothing."""
 
+STORE_AGAIN_MS = 1000
+"""How long a group waits whose assignment could not be stored: members join again at once, and a disk stays full."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -63,7 +66,9 @@ def prepare_or_complete(group: LiveClassicGroup, reason: str, limits: Limits, no
 def complete_if_joined(group: LiveClassicGroup, now: Moment, *, even_at_first: bool = False) -> ClassicDecision:
     """End the join phase once nobody is missing; the initial delay is waited for even so, unless told otherwise."""
     if group.phase is Phase.PREPARING and group.all_joined and (even_at_first or group.initial_left_ms is None):
-        return complete_join(group, now)
+        if now.steady_ms >= group.not_before_ms:
+            return complete_join(group, now)
+        _join_by(group, group.not_before_ms)
     return NOTHING
 
 

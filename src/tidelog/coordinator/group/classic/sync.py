@@ -10,7 +10,13 @@ from tidelog.coordinator.group.classic.live import LiveClassicGroup
 from tidelog.coordinator.group.classic.member import NEVER, LiveMember
 from tidelog.coordinator.group.classic.moment import Moment
 from tidelog.coordinator.group.classic.phases import IN_GENERATION, Phase
-from tidelog.coordinator.group.classic.rebalance import Limits, forget_assignments, prepare, release_sync
+from tidelog.coordinator.group.classic.rebalance import (
+    STORE_AGAIN_MS,
+    Limits,
+    forget_assignments,
+    prepare,
+    release_sync,
+)
 from tidelog.coordinator.group.names import some
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.messages.sync_group import SyncGroupRequest
@@ -105,6 +111,7 @@ def assigned(
         return NOTHING
     if error is not ErrorCode.NONE:
         forgotten = forget_assignments(group, error, now)
+        group.not_before_ms = now.steady_ms + STORE_AGAIN_MS
         return after(forgotten, prepare(group, f"the assignment could not be stored: {error.name}", limits, now))
     group.enter(Phase.STABLE, now)
     sync_answers: list[Answer] = []
