@@ -454,12 +454,15 @@ class Fetcher:
         self._loop.spread(self._around.cuts.cut(cuts)).on_done(partial(self._cuts_ended, cuts))
 
     def _cuts_ended(self, cuts: list[_Cut], done: Promise[None]) -> None:
-        done.result()
+        if done.error is not None:
+            log.error("logs can't be cut to what broker %d has", self._leader_id, exc_info=done.error)
         for cut in cuts:
             followed = cut.followed
             if not self._is_cut(followed):
                 continue
-            if cut.has_changed:
+            if done.error is not None:
+                self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, done.error, self._backoff_s)
+            elif cut.has_changed:
                 self._go_on(followed)
             else:
                 self._rest(
@@ -474,7 +477,11 @@ class Fetcher:
     def _taken(self, session_id: int, promise: Promise[None]) -> None:
         if self._stopped:
             return
-        promise.result()
+        if promise.error is not None:
+            log.error("an answer of broker %d can't be taken", self._leader_id, exc_info=promise.error)
+            self._session.lost(known=True)
+            self._failed(promise.error)
+            return
         self._session.answered(session_id)
         self._failures = 0
         if self._away_told:
