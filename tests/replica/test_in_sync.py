@@ -141,6 +141,17 @@ def test_what_may_have_been_done_counts_until_the_metadata_say_what_is(broker: S
     assert waits.done
 
 
+def test_an_error_that_is_not_known_here_is_one_and_it_is_asked_again(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
+    controller.answers[-1].resolve(AlterPartitionResponse(error_code=30_000))
+    broker.pass_time(2 * AGAIN_S)
+    assert [isr for _, isr, _ in controller.last] == [[(1, 7), (3, 300)]]
+    assert len(controller.requests) == 2
+
+
 def test_an_answer_that_the_metadata_overtook_changes_nothing(broker: SimBroker) -> None:
     controller = Controller(broker)
     replicate(broker, 1)
