@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.apis.followers import change, register
 from tests.apis.sim_broker import NOW_MS, Asked, SimBroker, batch, in_transaction, marker, produce_fields
 from tests.batches import Batch, Sent
 from tidelog.wire.errors import ErrorCode
@@ -236,6 +237,18 @@ def test_where_others_have_a_say_the_high_watermark_answers(broker: SimBroker) -
     assert ask(broker, LATEST) == (0, -1, 1, 0)
     assert ask(broker, MAX_TIMESTAMP) == NOTHING, "the newest record isn't to be seen yet"
     assert ask(broker, NOW_MS + 5) == NOTHING
+
+
+def test_who_looks_for_a_mistake_may_ask_a_follower(broker: SimBroker) -> None:
+    dated(broker, 0)
+    register(broker, 2)
+    change(broker, replicas=[1, 2], isr=[1, 2], leader=2)
+    for replica_id in (-1, 1, 2):
+        assert ask(broker, LATEST, replica_id=replica_id)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker, LATEST, replica_id=-2) == (0, -1, 1, 1)
+    assert ask(broker, EARLIEST, replica_id=-2) == (0, -1, 0, 0)
+    assert ask(broker, NOW_MS, replica_id=-2) == (0, NOW_MS, 0, 0)
+    assert ask(broker, LATEST, epoch=0, replica_id=-2)[0] == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_read_committed_ends_where_the_oldest_open_transaction_begins(broker: SimBroker) -> None:

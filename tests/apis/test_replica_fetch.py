@@ -90,10 +90,10 @@ def test_a_follower_that_has_caught_up_joins_the_isr_and_counts_from_then_on(bro
     broker.check()
 
 
-@pytest.mark.parametrize("how", ["stale", "fenced", "unknown"])
+@pytest.mark.parametrize("how", ["stale", "fenced"])
 def test_only_the_present_registration_of_a_live_broker_joins(broker: SimBroker, how: str) -> None:
     replicate(broker, 1, 2)
-    three = FollowingBroker(broker, 3, epoch={"stale": 299, "unknown": -1}.get(how))
+    three = FollowingBroker(broker, 3, epoch=299 if how == "stale" else None)
     if how == "fenced":
         fence(broker, 3)
     three.fetch(three.part(0, 0))
@@ -103,6 +103,31 @@ def test_only_the_present_registration_of_a_live_broker_joins(broker: SimBroker,
         fence(broker, 3, -1)
         broker.pass_time(0.1)
         assert broker.partition("tide").isr == (1, 2, 3), "without another fetch"
+
+
+@pytest.mark.parametrize("version", [13, 14, 15])
+def test_a_follower_that_tells_no_broker_epoch_joins(broker: SimBroker, version: int) -> None:
+    replicate(broker, 1, 2)
+    two, three = FollowingBroker(broker, 2), FollowingBroker(broker, 3, version=version, epoch=-1)
+    three.fetch(three.part(0, 0))
+    broker.pass_time(0.1)
+    assert broker.partition("tide").isr == (1, 2, 3)
+    fence(broker, 3)
+    replicate(broker, 1, 2)
+    register(broker, 3, epoch=301)
+    broker.pass_time(0.1)
+    assert broker.partition("tide").isr == (1, 2), "what it had before doesn't count"
+    assert three.send(wait_ms=0).response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    three.session_id = three.session_epoch = 0
+    three.fetch(three.part(0, 0))
+    broker.pass_time(0.1)
+    assert broker.partition("tide").isr == (1, 2, 3)
+    waits = produce(broker)
+    two.fetch(two.part(0, 1))
+    assert not waits.done
+    three.fetch(three.part(0, 1))
+    assert code(waits) == 0
+    broker.check()
 
 
 def test_a_follower_that_falls_behind_leaves_the_isr(broker: SimBroker) -> None:

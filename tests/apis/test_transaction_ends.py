@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.apis.followers import change, register
 from tests.apis.sim_broker import SimBroker
 from tests.apis.test_transactions import begun, both
 from tests.apis.txn import CLASSIC, SECOND, Txn, fetch, read_all, read_committed
@@ -327,6 +328,19 @@ def test_producers_of_a_partition_are_described_with_their_transaction(sim_broke
     told = look()
     assert (told.current_txn_start_offset, told.coordinator_epoch) == (-1, 0)
     assert read_all(sim_broker, "accounts") == [b"one"]
+
+
+def test_producers_are_described_by_a_follower_too(sim_broker: SimBroker) -> None:
+    txn = begun(sim_broker)
+    asked = {"topics": [{"name": "accounts", "partition_indexes": [0]}]}
+    register(sim_broker, 2)
+    change(sim_broker, "accounts", replicas=[1, 2], isr=[1, 2], leader=2)
+    told = sim_broker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0]
+    assert told.error_code == 0
+    assert [one.producer_id for one in told.active_producers] == [txn.id]
+    change(sim_broker, "accounts", replicas=[2], isr=[2])
+    told = sim_broker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions[0]
+    assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_end_that_was_committed_too_late_for_its_answer_is_carried_out(sim_broker: SimBroker) -> None:

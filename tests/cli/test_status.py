@@ -18,6 +18,7 @@ from tidelog import __version__
 from tidelog.cli.app import app
 from tidelog.client.advice import days_left, notes, problems
 from tidelog.client.health import BrokerHealth, GroupHealth, Health
+from tidelog.client.in_sync import Lagging
 from tidelog.client.lag import Progress
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
@@ -127,6 +128,27 @@ def test_many_offline_partitions_are_counted() -> None:
     told = problems(found)
     assert len(told) == 21
     assert told[-1].what == "980 more partitions are offline"
+
+
+def test_what_waits_for_one_broker_is_one_problem() -> None:
+    absent = [Offline("orders", number, "broker 2, which has it, isn't there", "start it") for number in range(1000)]
+    [problem] = problems(replace(apache(), offline=absent))
+    assert problem.what == (
+        "orders-0, orders-1, orders-2 and 997 more are offline: broker 2, which has it, isn't there"
+    )
+    assert problem.advice == "start it"
+
+
+def test_partitions_out_of_sync_are_counted_and_those_below_their_minimum_come_first() -> None:
+    behind = [Lagging("orders", number, (1, 2, 3), (1, 2), 2) for number in range(1000)]
+    below, rest = problems(replace(apache(), lagging=[*behind, Lagging("ledger", 0, (1, 2, 3), (1,), 2)]))
+    assert below.what == (
+        "partitions with fewer replicas in sync than min.insync.replicas: 1. Nothing is acknowledged (acks=all) there: "
+        "ledger-0 (in sync 1 of 1, 2, 3)"
+    )
+    assert "see that brokers 2, 3 run" in below.advice
+    assert "than they have: 1,000: orders-0 (in sync 1, 2 of 1, 2, 3), " in rest.what
+    assert rest.what.endswith("and 997 more")
 
 
 def test_a_group_without_members_is_no_problem_but_worth_a_look() -> None:

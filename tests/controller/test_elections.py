@@ -68,6 +68,14 @@ def test_preferred_replica_that_is_fenced_stays_out() -> None:
     assert (records, told) == ([], [(1, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)])
 
 
+def test_who_wants_the_preferred_leader_is_told_who_leads_on() -> None:
+    request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None)
+    _, response = whole(elect_leaders(cluster(fenced=[1]), request, Defaults()))
+    told = {one.partition_id: one.error_message for one in response.replica_election_results[0].partition_result}
+    assert told[1] == ("The preferred replica of t-1, on broker 1, is not there or not in sync; broker 2 leads on.")
+    assert told[3] == "The preferred replica of t-3, on broker 1, is not there or not in sync; nobody leads."
+
+
 def test_unclean_election_is_for_partitions_without_a_leader_and_needs_no_leave_of_the_topic() -> None:
     records, told = ask(cluster(), UNCLEAN, [0, 1, 2, 3])
     assert records == [changed(2, leader=2), changed(3, leader=1, isr=[1], leader_recovery_state=1)]

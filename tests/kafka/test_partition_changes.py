@@ -169,14 +169,17 @@ def _case(random: Random) -> Case:
 
 
 def _of_replicas(case: Case, answer: str) -> str:
-    """Only what both have: Kafka keeps a replica eligible that a reassignment takes out, and remembers that nobody led
-    (docs/differences.md)."""
+    """Only what both have: Kafka keeps a replica eligible that a reassignment takes out, or that misses what a leader
+    commits alone, and remembers that nobody led (docs/differences.md)."""
     if answer == "nothing":
         return answer
     fields = answer.split(";")
     replicas = _text(case.target.replicas) if fields[2] == "null" else fields[2]
     eligible = _text(case.partition.elr) if fields[7] == "null" else fields[7]
     fields[7] = ",".join(replica for replica in eligible.split(",") if replica in replicas.split(","))
+    isr = _text(case.partition.isr) if fields[0] == "null" else fields[0]
+    if isr and case.min_isr == 1:
+        fields[7] = ""
     if fields[8] == str(NO_LEADER):
         fields[8] = "null"
     return ";".join(fields)

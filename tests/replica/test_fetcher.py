@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.apis.sim_broker import batch, in_transaction
-from tests.batches import Producer
+from tests.batches import Batch, Producer, Sent
 from tests.replica.copied import NOW_MS, TOPIC, Copied
 from tidelog.log.cutting import Cuts
 from tidelog.replica.fetcher import State
@@ -119,6 +119,22 @@ def test_producers_are_known_on_followers_as_on_the_leader() -> None:
     known = {tuple(copied.log(machine).producers.get(42).window) for machine in copied.machines.values()}  # pyright: ignore[reportOptionalMemberAccess]
     assert len(known) == 1
     assert [batch.first_sequence for batch in known.pop()] == [2, 3, 4, 5, 6]
+
+
+def test_a_producer_of_old_records_is_known_to_the_next_leader() -> None:
+    """How long a producer is idle isn't a matter of its records' timestamps: what it sends again is in the log."""
+    copied = Copied(settings={"producer.id.expiration.check.interval.ms": "2000"})
+    days_ago = NOW_MS - 3 * 24 * 3600 * 1000
+    batches = [
+        Batch([Sent(b"x")], base_timestamp=days_ago, producer=Producer(42, 3, sequence)).encode()
+        for sequence in range(3)
+    ]
+    offsets = [copied.append_batch(batch) for batch in batches]
+    copied.copied()
+    copied.settle(5.0)
+    copied.kill(copied.leader)
+    copied.settle(5.0)
+    assert [copied.append_batch(batch) for batch in batches] == offsets
 
 
 def test_a_log_that_starts_behind_a_followers_end_is_begun_anew_there() -> None:

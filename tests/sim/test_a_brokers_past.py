@@ -12,6 +12,11 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 RECOVERED = 0
 TWO_IN_SYNC = {"min.insync.replicas": "2"}
@@ -53,6 +58,29 @@ def test_all_brokers_go_at_once_and_who_comes_first_leads(*, power: bool) -> Non
     copied.append(b"c")
     copied.copied()
     assert copied.log(first).log_end == 3
+
+
+@pytest.mark.parametrize("wanted", ["1", "3"], ids=["fewer in sync are asked for", "more are asked for"])
+def test_who_is_eligible_while_nobody_leads_stays_so_when_min_isr_is_changed(wanted: str) -> None:
+    """What an operator does whose producers are refused. Without a leader nothing is committed that somebody misses."""
+    copied = Copied(TWO_IN_SYNC)
+    copied.append(b"a", b"b")
+    copied.copied()
+    all_in_sync(copied)
+    copied.kill(*copied.machines.values())
+    _, first = after_all_died(copied)
+    setting = AlterableConfig(name="min.insync.replicas", config_operation=0, value=wanted)
+    topic = AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[setting])
+    controller = copied.world.controllers[0]
+    asked = copied.services(controller).channel.ask(IncrementalAlterConfigsRequest(resources=[topic]), 5000)
+    copied.wait(lambda: asked.done, "the controller's answer")
+    assert asked.result().responses[0].error_code == 0
+    copied.start(first)
+    assert copied.leader is first
+    after = image(copied)
+    assert after.leader_recovery_state == RECOVERED
+    assert bool(after.elr) is (wanted == "3")  # one that suffices goes on without the other
+    assert copied.log(first).log_end == 2
 
 
 def test_where_the_page_cache_counted_the_last_leader_is_waited_for() -> None:

@@ -136,12 +136,12 @@ class Cluster:
         partitions = [] if answer is None else answer.topics[0].partitions
         return [partition.leader_id for partition in partitions if partition.leader_id in IDS]
 
-    def until_healed(self) -> None:
-        """Until every node tells of all brokers, and of every replica as in sync; nodes that ended meanwhile, such as
-        one whose disk was full, are started again."""
+    def until_healed(self, hurt: Node | None = None) -> None:
+        """Until every node tells of all brokers, and of every replica as in sync; nodes that ended meanwhile are
+        started again. `hurt`: one that may have ended by itself, since its disk was full."""
         deadline = time.monotonic() + HEALED_S
         while True:
-            self.revive()
+            self.revive(hurt)
             missing = [lack for node in self.nodes for lack in self._lacks(node)]
             if not missing:
                 return

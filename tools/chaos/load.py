@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ JAVA_SOURCE = Path(__file__).with_name("clients") / "ChaosClient.java"
 JAVA_OPTIONS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 JAVA_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 DIARY = ".diary"
+STILL_S = 30.0
 TAIL_BYTES = 1 << 17
 LATELY_S = 0.5
 STOP_S = 150.0
@@ -47,6 +49,9 @@ class Load:
         self._seed = seed
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.failures: list[str] = []
+        self.replaced: list[str] = []
+        """Copiers whose library stood still."""
+        self._over = threading.Event()
         folder.mkdir()
         self._command = self._java() if java else None
 
@@ -75,7 +80,8 @@ class Load:
         reads = {"name": "aio-member", "diary": self._diary("aio-member"), "group": "readers", "topics": [STEADY.name]}
         self._python("aio", "aio", topic=MIXED.name, partitions=MIXED.partitions, per_second=40, reads=reads)
         self._python("transactions", "payments", topics=pair, per_second=5)
-        self._python("copier", "copier", group="copiers", topics=[MIXED.name], target=COPY.name)
+        self._copy("copier")
+        threading.Thread(target=self._watch_copier, daemon=True).start()
         member = {"read_committed": False, "stay_s": STAY_S}
         self._python("reader", "member", group="readers", protocol="classic", topics={STEADY.name: 0}, **member)
         self._python("reader", "watcher", group="watchers", protocol="consumer", topics=both, **member)
@@ -108,12 +114,36 @@ class Load:
         self._stop([name for name in PRODUCERS if name in self._processes])
 
     def stop(self) -> None:
+        self._over.set()
         self._stop(list(self._processes))
 
     def kill(self) -> None:
+        self._over.set()
         for process in self._processes.values():
             process.kill()
             process.wait()
+
+    def _copy(self, name: str) -> None:
+        wanted = {"group": "copiers", "topics": [MIXED.name], "target": COPY.name, "transactional_id": "copier"}
+        self._python("copier", name, **wanted)
+
+    def _watch_copier(self) -> None:
+        """As a supervisor does: one that stands still is killed, and another one of its transactional id goes on. A
+        call of librdkafka's in a transaction may never end, whatever its timeout, when brokers come and go."""
+        name = "copier"
+        while not self._over.wait(1.0):
+            diary = Path(self._diary(name))
+            if not diary.exists() or time.time() - diary.stat().st_mtime < STILL_S or self._over.is_set():
+                continue
+            process = self._processes.pop(name)
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.5)
+            process.kill()
+            process.wait()
+            where = (self.folder / f"{name}.out").read_text(errors="replace").strip().splitlines()[1:2]
+            self.replaced.append(f"{name} stood still for {STILL_S:.0f} s{''.join(where)}, and was replaced")
+            name = f"copier-{len(self.replaced) + 1}"
+            self._copy(name)
 
     def diaries(self) -> list[Diary]:
         return [read_diary(path) for path in sorted(self.folder.glob(f"*{DIARY}"))]

@@ -93,7 +93,7 @@ class Run:
             self._disks.what,
             self._load.java,
         )
-        return told(setting, self.happened, self.findings, facts_of(diaries))
+        return told(setting, self.happened, self.findings, [*facts_of(diaries), *self._load.replaced])
 
     def _hurt(self) -> None:
         """Until the time is over and every kind has had its turn, one node at a time."""
@@ -112,7 +112,7 @@ class Run:
             self._cluster.hurt(fault, node)
             undone_s = time.monotonic()
             try:
-                self._cluster.until_healed()
+                self._cluster.until_healed(node if fault.kind is Kind.DISK_FULL else None)
                 silent = self._load.until_acknowledged(HEALED_S)
                 if silent:
                     raise NotHealedError(f"after {HEALED_S:.0f} s: {', '.join(silent)}")

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the producers that partitions remember (KIP-664). Only v0.
+"""DescribeProducers (key 61): the producers that partitions remember (KIP-664), of any replica. Only v0.
 
 A partition that is named twice is described once: with many producers the answer would grow out of bounds.
 """
@@ -50,7 +50,7 @@ def _describe(context: Context, topic: str, index: int) -> Steps[PartitionRespon
         return PartitionResponse(partition_index=index, error_code=code, error_message=message)
     try:
         partition = context.services.replicas.get(topic, index)
-        partition.check_leader()
+        partition.check_replica()
         producers = list(partition.log.producers.items())
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

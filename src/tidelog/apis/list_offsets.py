@@ -49,7 +49,8 @@ FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 EPOCHS_FROM = 4
 NOT_AVAILABLE_FROM = 5  # older clients don't know OFFSET_NOT_AVAILABLE
 READ_COMMITTED = 1
-CONSUMER = -1  # whoever else asks, a replica or somebody looking for a mistake (-2), sees the log to its end
+CONSUMER = -1  # whoever else asks, a replica or somebody looking for a mistake, sees the log to its end
+DEBUGGING = -2  # somebody looking for a mistake, who may ask followers too
 NONE_FOUND = (-1, -1, -1)
 SEARCH = "tidelog.log.search"
 
@@ -112,7 +113,7 @@ def _look(
     place = topic, asked.partition_index
     response = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     try:
-        look = partial(_partition, context, topic, asked)
+        look = partial(_partition, context, request, topic, asked)
         if asked.timestamp == LATEST:
             yield from written.wait(*place, look)
         position = yield from _search(context, request, topic, asked)
@@ -141,17 +142,23 @@ def _search(
     """(timestamp, offset, leader epoch); None: no such record is shown. Where there are records to walk, that is done
     aside, and everything is looked at anew then: the log may be another by that time."""
     walked: dict[Key, Found | None] = {}
-    while isinstance(position := _find(_partition(context, topic, asked), request, asked.timestamp, walked), Unwalked):
+    while True:
+        partition = _partition(context, request, topic, asked)
+        position = _find(partition, request, asked.timestamp, walked)
+        if not isinstance(position, Unwalked):
+            return position
         answer = context.services.store.child_processes.ask(SEARCH, position.question)
         walked[position.key] = yield from settled(answer.then(_read))
-    return position
 
 
-def _partition(context: Context, topic: str, asked: ListOffsetsPartition) -> Partition:
+def _partition(context: Context, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> Partition:
     if context.version < FIRST_VERSION.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     partition = context.services.replicas.get(topic, asked.partition_index)
-    partition.check_leader(asked.current_leader_epoch)
+    if request.replica_id == DEBUGGING:
+        partition.check_replica(asked.current_leader_epoch)
+    else:
+        partition.check_leader(asked.current_leader_epoch)
     return partition
 
 

@@ -106,6 +106,11 @@ def _show(cluster: "Health") -> None:
         f"{len(cluster.offline):,} of {counted(cluster.partitions, 'partition')}",
         wrong=bool(cluster.offline),
     )
+    _line(
+        "out of sync",
+        f"{len(cluster.lagging):,} of {counted(cluster.partitions, 'partition')}",
+        wrong=bool(cluster.lagging),
+    )
     _line("transactions", _transactions(cluster), wrong=bool(cluster.hanging))
     _line("groups", UNKNOWN if cluster.groups_in_all is None else f"{cluster.groups_in_all:,}")
 
@@ -225,6 +230,16 @@ def _plain(cluster: "Health", wrong: "list[Problem]", worth_a_look: list[str]) -
         "partitions": cluster.partitions,
         "offline": [
             {"topic": each.topic, "partition": each.partition, "reason": each.reason} for each in cluster.offline
+        ],
+        "out_of_sync": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "replicas": each.replicas,
+                "in_sync": each.in_sync,
+                "below_min": each.below_min,
+            }
+            for each in cluster.lagging
         ],
         "open_transactions": None
         if cluster.open_transactions is None

@@ -14,13 +14,19 @@ from tidelog.client.bounds import (
     TOLD_OFFLINE_MAX,
 )
 from tidelog.client.health import LEADER_FACT, BrokerHealth, GroupHealth, Health
+from tidelog.client.in_sync import Lagging
 from tidelog.client.log_dirs import LogDir
 from tidelog.client.offline import Offline
 from tidelog.rpc.open_transactions import OpenTransaction
 
 SMALL_BYTES = 1 << 20
 
-Kind = Literal["unreachable", "controller", "offline", "disk", "transaction", "group"]
+BELOW_MIN = (
+    "partitions with fewer replicas in sync than min.insync.replicas: {:,}. Nothing is acknowledged (acks=all) there"
+)
+BELOW_ALL = "partitions with fewer replicas in sync than they have: {:,}"
+
+Kind = Literal["unreachable", "controller", "offline", "replicas", "disk", "transaction", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +43,15 @@ class Problem:
 def problems(health: Health) -> list[Problem]:
     """Those that need somebody, the worst first."""
     listed = [*_no_controller(health), *_silent_controllers(health), *_unreachable(health)]
-    listed += [_offline(each) for each in health.offline[:TOLD_OFFLINE_MAX]]
-    if len(health.offline) > TOLD_OFFLINE_MAX:
-        more = len(health.offline) - TOLD_OFFLINE_MAX
+    listed += _waiting([each for each in health.offline if each.advice is not None])
+    failed = [each for each in health.offline if each.advice is None]
+    listed += [_offline(each) for each in failed[:TOLD_OFFLINE_MAX]]
+    if len(failed) > TOLD_OFFLINE_MAX:
+        more = len(failed) - TOLD_OFFLINE_MAX
         listed.append(
             Problem("offline", f"{more:,} more partitions are offline", "look at them", ("tidelog status --json",))
         )
+    listed += _lagging(health.lagging)
     for broker in health.brokers:
         for folder in broker.folders or ():
             listed += _disk(broker, folder)
@@ -132,9 +141,21 @@ def days_left(broker: BrokerHealth, folder: LogDir) -> float | None:
     return folder.usable_bytes / rate
 
 
+def _waiting(offline: list[Offline]) -> list[Problem]:
+    """Those that wait for a broker, together by what they wait for: one that is down leaves thousands of them."""
+    alike: dict[tuple[str, str], list[Offline]] = {}
+    for each in offline:
+        alike.setdefault((each.why, each.advice or ""), []).append(each)
+    listed: list[Problem] = []
+    for (why, advice), some in alike.items():
+        shown = ", ".join(each.place for each in some[:NOTES_MAX])
+        if len(some) > NOTES_MAX:
+            shown += f" and {len(some) - NOTES_MAX:,} more"
+        listed.append(Problem("offline", f"{shown} {'is' if len(some) == 1 else 'are'} offline: {why}", advice))
+    return listed[:TOLD_OFFLINE_MAX]
+
+
 def _offline(each: Offline) -> Problem:
-    if not each.has_leader:
-        return Problem("offline", each.message, "start the broker that has it")
     what = each.message
     look = f"tidelog topic describe {each.topic}"
     if "restart" in (each.reason or ""):
@@ -155,6 +176,29 @@ def _offline(each: Offline) -> Problem:
         f"records that the other partitions of {each.topic} have",
         (look, f"tidelog topic delete {each.topic}"),
     )
+
+
+def _lagging(lagging: list[Lagging]) -> list[Problem]:
+    """Together: a broker that is down leaves thousands of them."""
+    below = [each for each in lagging if each.below_min]
+    rest = [each for each in lagging if not each.below_min]
+    listed: list[Problem] = []
+    for some, what in ((below, BELOW_MIN), (rest, BELOW_ALL)):
+        if some:
+            shown = ", ".join(f"{each.place} ({each.has})" for each in some[:NOTES_MAX])
+            more = f" and {len(some) - NOTES_MAX:,} more" if len(some) > NOTES_MAX else ""
+            away = sorted({id for each in some for id in each.missing})
+            listed.append(
+                Problem(
+                    "replicas",
+                    f"{what.format(len(some))}: {shown}{more}",
+                    f"see that {'broker' if len(away) == 1 else 'brokers'} {', '.join(map(str, away))} "
+                    f"{'runs and has' if len(away) == 1 else 'run and have'} room on the disk, and look at the log "
+                    "there; replicas that caught up come back by themselves",
+                    (f"tidelog topic describe {some[0].topic}",),
+                )
+            )
+    return listed
 
 
 def _disk(broker: BrokerHealth, folder: LogDir) -> list[Problem]:

@@ -10,6 +10,8 @@ ASKED_GROUPS_MAX = 300
 """Groups whose offsets are looked at: each takes a request."""
 ASKED_REASONS_MAX = 50
 """Partitions that are offline whose reasons are asked for: one request each."""
+ASKED_MINIMUMS_MAX = 1000
+"""Topics with replicas out of sync whose min.insync.replicas is looked at: one request for all."""
 TOLD_OFFLINE_MAX = 20
 TOLD_GROUPS_MAX = 20
 """Problems of one kind that are told one by one."""

@@ -13,6 +13,7 @@ from tidelog.client.bounds import ASKED_GROUPS_MAX, OPEN_LONGER_THAN_MS
 from tidelog.client.cluster import connected
 from tidelog.client.errors import ClientError
 from tidelog.client.groups import Group, Groups
+from tidelog.client.in_sync import Lagging, lagging_partitions
 from tidelog.client.lag import Progress
 from tidelog.client.log_dirs import LogDir, log_dirs
 from tidelog.client.offline import Offline, offline_partitions
@@ -94,6 +95,7 @@ class Health:
     topics: int
     partitions: int
     offline: list[Offline]
+    lagging: list[Lagging] = field(default_factory=list[Lagging])
     open_transactions: list[OpenTransaction] | None = None
     hanging: list[OpenTransaction] | None = None
     """Those of them that no coordinator ends."""
@@ -137,6 +139,7 @@ class _Asking:
             unreachable=unreachable,
             unknown=self._unknown,
         )
+        health.lagging = self._attempt("replicas in sync", lambda: lagging_partitions(cluster)) or []
         if all(broker.facts.get(LEADER_FACT) != "" for broker in brokers):  # else nobody would answer for long
             self._attempt("controllers", lambda: self._controllers(health))
         self._attempt("transactions", lambda: self._transactions(health))
@@ -154,6 +157,7 @@ class _Asking:
                 answer.append(self._broker(node_id, self._cluster.connection(address)))
             except Lost as error:
                 trouble = error
+                self._cluster.drop(address)
                 silent.append((node_id, str(error)))
         if trouble is not None and not answer:
             raise trouble
@@ -212,6 +216,8 @@ class _Asking:
         for each in health.offline:
             if each.topic == OFFSETS_TOPIC:
                 raise ClientError(f"{each.place}, which keeps some of them, is offline")
+        for node_id, _ in health.unreachable:
+            raise ClientError(f"broker {node_id}, which may keep some of them, doesn't answer")
         asking = Groups(self._bootstrap)
         every = [group for group in asking.all() if not group.name.startswith(OF_SPARK_SINKS)]
         health.groups_in_all = len(every)

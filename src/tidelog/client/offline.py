@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidelog.client.bounds import ASKED_REASONS_MAX
+from tidelog.rpc.address import Address
 from tidelog.rpc.cluster import Cluster
 from tidelog.rpc.errors import Lost, Unsupported
 from tidelog.wire.errors import ErrorCode, KafkaError
@@ -12,7 +13,12 @@ from tidelog.wire.messages.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,8 @@ class Offline:
     partition: int
     reason: str | None
     """None where the broker doesn't tell."""
-    has_leader: bool = True
+    advice: str | None = None
+    """What brings it back, where its files are not the trouble."""
 
     @property
     def place(self) -> str:
@@ -42,27 +49,60 @@ def offline_partitions(cluster: Cluster, topics: Iterable[str] | None = None) ->
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = cluster.patiently("list the topics", lambda: cluster.any().ask(request, MetadataResponse))
     there = {broker.node_id for broker in response.brokers}
+    silent = _silent(cluster, response)
     partitions = [
-        (topic.name, each.partition_index, each.leader_id, each.replica_nodes)
+        (topic.name, each.partition_index, each)
         for topic in response.topics
         for each in topic.partitions
-        if topic.name and (each.leader_id not in there or each.leader_id in each.offline_replicas)
+        if topic.name
+        and (each.leader_id not in there or each.leader_id in silent or each.leader_id in each.offline_replicas)
     ]
-    return [
-        Offline(topic, index, _reason(cluster, topic, index, number))
-        if leader in there
-        else Offline(topic, index, _absent(replicas, there), has_leader=False)
-        for number, (topic, index, leader, replicas) in enumerate(sorted(partitions))
-    ]
+    found: list[Offline] = []
+    for number, (topic, index, each) in enumerate(sorted(partitions, key=lambda one: one[:2])):
+        if each.leader_id not in there:
+            found.append(_without_leader(topic, each, there))
+        elif each.leader_id in silent:
+            why = f"broker {each.leader_id}, which leads it, doesn't answer"
+            found.append(
+                Offline(topic, index, why, f"start broker {each.leader_id}, or look at its process and its log")
+            )
+        else:
+            found.append(Offline(topic, index, _reason(cluster, topic, index, number)))
+    return found
 
 
-def _absent(replicas: list[int], there: set[int]) -> str:
-    missing = [id for id in sorted(replicas) if id not in there]
+def _silent(cluster: Cluster, response: MetadataResponse) -> set[int]:
+    """Brokers that lead and don't answer. Nobody takes their partitions as long as there is no active controller, or
+    none that has missed them yet; each one is knocked at once, instead of for each partition until patience ends."""
+    leaders = {each.leader_id for topic in response.topics for each in topic.partitions}
+    silent: set[int] = set()
+    for broker in response.brokers:
+        if broker.node_id in leaders:
+            try:
+                cluster.connection(Address(broker.host, broker.port))
+            except Lost:
+                silent.add(broker.node_id)
+    return silent
+
+
+def _without_leader(topic: str, each: MetadataResponsePartition, there: set[int]) -> Offline:
+    """Only replicas that were in sync may lead; which others are eligible isn't told."""
+    missing = sorted(set(each.isr_nodes) - there) or sorted(set(each.replica_nodes) - there)
     if not missing:
-        return "it has no leader"
+        had = ", ".join(map(str, sorted(each.replica_nodes)))
+        return Offline(
+            topic,
+            each.partition_index,
+            f"brokers that had it ({had}) are there, but none of them surely has all that was acknowledged",
+            "a disk was wiped, or is an older copy: bring back the one with the records; without it "
+            "`kafka-leader-election --election-type unclean` takes a replica that is there: what it lacks is lost",
+        )
     if len(missing) == 1:
-        return f"broker {missing[0]}, which has it, isn't there"
-    return f"brokers {', '.join(map(str, missing))}, which have it, aren't there"
+        why, advice = f"broker {missing[0]}, which has it, isn't there", "start the broker that has it"
+    else:
+        listed = ", ".join(map(str, missing))
+        why, advice = f"brokers {listed}, which have it, aren't there", "start one of the brokers that have it"
+    return Offline(topic, each.partition_index, why, advice)
 
 
 def _reason(cluster: Cluster, topic: str, index: int, number: int) -> str | None:

@@ -22,10 +22,11 @@ from tidelog.controller.limits import check_changes
 from tidelog.controller.names import why_invalid
 from tidelog.env.slices import Steps
 from tidelog.machine.decision import Decision
-from tidelog.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from tidelog.metadata.broker_replicas import replicas_of
+from tidelog.metadata.image import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE, ClusterImage
 from tidelog.metadata.versions import ELR_VERSION
 from tidelog.wire.errors import ErrorCode, KafkaError
-from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord
+from tidelog.wire.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 RESOURCES_A_STEP = 16
 CHANGES_A_STEP = 256
@@ -94,12 +95,43 @@ def alter_configs(
     if validate_only:
         return Decision([], outcomes)
     if image.features.get(ELR_VERSION, 0) > 0:
-        records += [
-            ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "")
+        cleared = [
+            record.resource_name if record.resource_type == TOPIC_RESOURCE else ""
             for record in records
             if record.name == MIN_INSYNC_REPLICAS
         ]
+        if cleared:
+            records += [ClearElrRecord(topic_name=name) for name in cleared]
+            records += yield from _still_eligible(image, cleared)
+            check_changes(len(records), "settings")
     return Decision(records, outcomes)
+
+
+def _still_eligible(image: ClusterImage, cleared: Sequence[str]) -> Steps[list[Any]]:
+    """Where nobody is in sync, nobody commits anything, whatever the setting is: those who may lead when they come back
+    still have all. Without them the partition would wait for an unclean election, with all its records there."""
+    records: list[Any] = []
+    names = None if "" in cleared else frozenset(cleared)
+    looks = 0
+    for name, indexes in list(replicas_of(image, NO_LEADER)):
+        if names is not None and name not in names:
+            continue
+        topic = image.topics[name]
+        for index in indexes:
+            looks += 1
+            if not looks % CHANGES_A_STEP:
+                yield
+            partition = topic.partitions[index]
+            if not partition.isr and (partition.elr or partition.last_known_elr):
+                records.append(
+                    PartitionChangeRecord(
+                        partition_id=index,
+                        topic_id=topic.id,
+                        eligible_leader_replicas=list(partition.elr) or None,
+                        last_known_elr=list(partition.last_known_elr) or None,
+                    )
+                )
+    return records
 
 
 def check_resources(resources: Sequence[ResourceChange]) -> Steps[list[Outcome | None]]:

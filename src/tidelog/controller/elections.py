@@ -68,5 +68,11 @@ def _elect(changes: Changes, image: ClusterImage, name: str, index: int, electio
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} has the leader it should have.")
     if changes.change(topic, index, election=election) is None:
-        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        raise KafkaError(code, f"No replica of {name}-{index} can be elected.")
+        if preferred:
+            leads = "nobody leads" if partition.leader == NO_LEADER else f"broker {partition.leader} leads on"
+            raise KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"The preferred replica of {name}-{index}, on broker {partition.replicas[0]}, is not there or not in "
+                f"sync; {leads}.",
+            )
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"No replica of {name}-{index} can be elected.")

@@ -84,7 +84,8 @@ def change(partition: PartitionImage, electors: Electors, target: Target) -> dic
                 fields["leader_recovery_state"] = RECOVERING
         elif leader in elr:
             isr = [leader]
-            elr = [replica for replica in elr if replica != leader]
+            # One that suffices for min.insync.replicas, which may have been more before, commits what others miss.
+            elr = [replica for replica in elr if replica != leader] if electors.min_isr > 1 else []
     elif not set(partition.replicas) <= set(target.replicas):
         fields["leader"] = leader  # who is no replica any more has to learn it: a new leader epoch
     if elr != list(partition.elr):

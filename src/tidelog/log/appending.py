@@ -348,7 +348,9 @@ class WritableLog(ReadableLog):
                 batches, behind, marker = [given.batch_of(header)], header.end, header._replace(pos=0)
             else:
                 (batches, behind), marker = given.gather(segment, buffer, header, end), None
-            self._write(segment, header.leader_epoch, [buffer[pos:behind]], batches, -1, marker=marker)
+            # Their producers were seen now, as on the leader: by old timestamps a follower would forget them at once,
+            # and take for new what they send again after a failover.
+            self._write(segment, header.leader_epoch, [buffer[pos:behind]], batches, now_ms, marker=marker)
             pos = behind
             first = header.base_offset if first < 0 else first
         return first, ends.log_end

@@ -73,7 +73,7 @@ def _places(parts: list[Any]) -> list[tuple[str, int]]:
 def main() -> None:
     wanted, ending = options(), Ending()
     with Pen(wanted["diary"], wanted["name"], group=wanted["group"], read_committed=True) as pen:
-        transactions = Transactions(pen, wanted["bootstrap"], wanted["name"], ending)
+        transactions = Transactions(pen, wanted["bootstrap"], wanted["transactional_id"], ending)
         while not ending:
             copier = Copier(pen, wanted, transactions)
             try:

@@ -177,12 +177,12 @@ class ReplicaSession:
         "waiting",
     )
 
-    def __init__(self, session_id: int, replica: ReplicaState, *, by_id: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, replica_id: int, broker_epoch: int, *, by_id: bool, now_ms: int) -> None:
         self.id = session_id
         self.epoch = 1
         self.by_id = by_id
-        self.replica_id = replica.replica_id
-        self.broker_epoch = replica.replica_epoch
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
         self.fetched_ms = now_ms
         """When its last request came."""
         self.partitions: dict[AnyTopicPartition, Followed] = {}
@@ -267,23 +267,31 @@ class ReplicaSessions:
         return len(self._sessions)
 
     def resume(self, request: FetchRequest, version: int, replica: ReplicaState) -> ReplicaSession:
-        """The session of a request, one of its own where it has none. Raises the session's error."""
+        """The session of a request, one of its own where it has none. Raises the session's error.
+
+        Followers that don't tell their broker's epoch (Kafka's, below metadata.version 3.5-IV1) have the one that is
+        registered: with the next registration their session is over, so that they name everything anew.
+        """
         now_ms = int(self._env.clock.monotonic() * 1000)
         by_id = version >= IDS_FROM
+        broker_epoch = replica.replica_epoch
+        if broker_epoch < 0 and (broker := self._image().brokers.get(replica.replica_id)) is not None:
+            broker_epoch = broker.epoch
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             before = self._sessions.get(request.session_id)
             if before is not None and before.replica_id == replica.replica_id:
                 self._drop(before)
             wanted = sum(len(topic.partitions) for topic in request.topics)
-            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica, wanted)
-            session = ReplicaSession(self._draw_id() if keeps else 0, replica, by_id=by_id, now_ms=now_ms)
+            keeps = request.session_epoch == INITIAL_EPOCH and self._has_room(replica.replica_id, broker_epoch, wanted)
+            session_id = self._draw_id() if keeps else 0
+            session = ReplicaSession(session_id, replica.replica_id, broker_epoch, by_id=by_id, now_ms=now_ms)
             if keeps:
                 self._sessions[session.id] = session
             return session
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica.replica_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.broker_epoch != replica.replica_epoch:
+        if session.broker_epoch != broker_epoch:
             self._drop(session)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
@@ -306,13 +314,13 @@ class ReplicaSessions:
             if session.waiting is not None:
                 session.waiting.expire()
 
-    def _has_room(self, replica: ReplicaState, wanted: int) -> bool:
+    def _has_room(self, replica_id: int, broker_epoch: int, wanted: int) -> bool:
         """Whether another one of this broker may be kept: its oldest go for it, and only brokers have any."""
-        if replica.replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
+        if replica_id not in self._image().brokers or wanted > SESSION_PARTITIONS_MAX:
             return False
-        own = [session for session in self._sessions.values() if session.replica_id == replica.replica_id]
+        own = [session for session in self._sessions.values() if session.replica_id == replica_id]
         for number, session in enumerate(own):
-            if session.broker_epoch < replica.replica_epoch or number <= len(own) - REPLICA_SESSIONS_MAX:
+            if session.broker_epoch < broker_epoch or number <= len(own) - REPLICA_SESSIONS_MAX:
                 self._drop(session)
         kept = sum(len(session.partitions) for session in self._sessions.values())
         return kept + wanted <= SESSIONS_PARTITIONS_MAX

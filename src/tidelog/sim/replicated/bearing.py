@@ -10,8 +10,9 @@ Who ends before it could note that nothing is lost by that (`broker/past.py`), o
 afterwards, though it has everything: while another one's disk is empty, those that are needed end only when they can.
 A broker with a topic on the page cache never can: in a run that has one no disk comes back empty.
 
-Where one replica in sync is enough, its leader's disk stays: it may have asked for an ISR of its own, which is granted
-when the disk is gone, and then nobody can lead.
+Where one replica in sync is enough, those in the ISR keep their disks. The leader may have asked for an ISR of its own,
+which is granted when the disk is gone; or who has everything may be fenced before it is noticed that the other one
+died, and is neither in the ISR nor eligible then.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Bearing:
         image = self.image()
         if image is None or self._world.leader() is None:
             return False
-        if any(image.topics[name].partitions[index].leader == machine.id for name, index in self._loose):
+        if any(machine.id in image.topics[name].partitions[index].isr for name, index in self._loose):
             return False
         return self._can_spare(machine, image)
 

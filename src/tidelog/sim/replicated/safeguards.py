@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.controller import brokers, in_sync, partition_change
+from tidelog.controller import brokers, partition_change
 from tidelog.coordinator.txn.ending import Ending
 from tidelog.metadata.image import NO_LEADER
-from tidelog.replica.following import Place
 from tidelog.replica.leading import Leading
 from tidelog.replica.partition import Partition
 from tidelog.replica.replica import Replica
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidelog.controller.partition_change import Electors, Target
-    from tidelog.metadata.image import ClusterImage, PartitionImage
+    from tidelog.metadata.image import PartitionImage
     from tidelog.replica.leading import Brokers
     from tidelog.replica.replica import Follower
-    from tidelog.wire.messages.alter_partition import BrokerState
 
 _follow = Partition.follow
 _change_leaders = brokers.change_leaders
-_committed_end = Leading.committed_end
 
 
 def _cut_to_high_watermark(partition: Partition, follower: Follower) -> None:
@@ -41,17 +38,6 @@ def _end_of_committed_isr(leading: Leading, durable_end: int, log_end: int, brok
     return min([durable_end, *ends])
 
 
-def _end_that_is_written(leading: Leading, durable_end: int, log_end: int, brokers: Brokers) -> int:
-    return _committed_end(leading, log_end, log_end, brokers)
-
-
-def _place_that_is_written(partition: Partition) -> Place:
-    log = partition.log
-    return Place(
-        partition.leader_epoch, log.ends.log_end, log.epochs.latest, log.ends.log_start, partition.high_watermark
-    )
-
-
 def _no_least_isr(_: Replica) -> bool:
     return False
 
@@ -59,11 +45,6 @@ def _no_least_isr(_: Replica) -> bool:
 def _check_leader_of_any_epoch(replica: Replica, current_epoch: int = -1) -> None:
     if not replica.is_served:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _of_any_epoch(image: ClusterImage, state: BrokerState) -> bool:
-    broker = image.brokers.get(state.broker_id)
-    return broker is not None and broker.active
 
 
 def _change_leaders_of_a_whole(*given: Any, unclean: int = NO_LEADER, lost: object = None, **more: Any) -> Any:
@@ -102,16 +83,6 @@ REPLICA_SAFEGUARDS = {
         "the least number of replicas in sync for what is committed",
         CLUSTER,
     ),
-    "follower-fsync": Safeguard(
-        Partition,
-        "place",
-        property(_place_that_is_written),
-        "making what a follower has got durable before its leader is told",
-        CLUSTER,
-    ),
-    "ack-fsync": Safeguard(
-        Leading, "committed_end", _end_that_is_written, "making what a leader has got durable before it counts", CLUSTER
-    ),
     "hw-on-election": Safeguard(
         Replica,
         "catching_up",
@@ -121,9 +92,6 @@ REPLICA_SAFEGUARDS = {
     ),
     "leader-epoch-fence": Safeguard(
         Replica, "check_leader", _check_leader_of_any_epoch, "refusing who knows another leader epoch", CLUSTER
-    ),
-    "isr-epoch": Safeguard(
-        in_sync, "_is_eligible", _of_any_epoch, "whether a replica that joins is of its broker's present life", CLUSTER
     ),
     "replica-claim": Safeguard(
         brokers,
