@@ -1,9 +1,16 @@
 """Followers under leaders that die, come back, and have other records than they: whole nodes on virtual time."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 from tests.apis.sim_broker import batch, in_transaction
 from tests.batches import Batch, Producer, Sent
 from tests.replica.copied import NOW_MS, TOPIC, Copied
+from tidelog.log.cutting import Cuts
 from tidelog.replica.fetcher import State
+from tidelog.replica.partition import Partition
 from tidelog.wire.batch import iterate
 
 
@@ -244,3 +251,45 @@ def test_what_comes_to_a_leader_is_copied_at_once_although_a_fetch_waits_there()
     copied.wait(lambda: all(one.log.durable_end == 1 for one in followers), "the new topic to be copied", seconds=1.0)
     copied.append(b"z")
     copied.wait(lambda: all(copied.log(one).log_end == 2 for one in copied.followers), "the old one, too", seconds=1.0)
+
+
+def test_a_cut_that_fails_in_whichever_way_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = Copied()
+    copied.append(b"common")
+    copied.copied()
+    first, (second, third) = copied.leader, copied.followers
+    copied.kill(second, third)
+    copied.settle(5.0)
+    copied.append(b"only the first has this")
+    copied.settle(1.0)
+    copied.kill(first)
+    copied.start(second, third)
+    copied.append(b"the second's own")
+    cut, failed = Cuts.cut, list[object]()
+
+    def fail_once(cuts: Cuts, wanted: Any) -> Iterator[Any]:
+        if not failed:
+            failed.append(wanted)
+            raise RuntimeError("no thread can be started")
+        return (yield from cut(cuts, wanted))
+
+    monkeypatch.setattr(Cuts, "cut", fail_once)
+    copied.start(first)
+    copied.copied()
+    assert failed
+
+
+def test_an_answer_that_cannot_be_taken_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = Copied()
+    begin, failed = Partition.begin_following, list[object]()
+
+    def fail_once(partition: Partition) -> Any:
+        if not failed:
+            failed.append(partition)
+            raise RuntimeError("no thread can be started")
+        return begin(partition)
+
+    monkeypatch.setattr(Partition, "begin_following", fail_once)
+    copied.append(b"x")
+    copied.copied()
+    assert failed

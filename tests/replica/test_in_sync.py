@@ -8,6 +8,7 @@ from tests.apis.followers import FollowingBroker, change, register
 from tests.apis.sim_broker import Asked, SimBroker, batch, produce_fields
 from tidelog.env.promise import Promise
 from tidelog.replica.in_sync import AGAIN_S, InSync
+from tidelog.replica.waiters import LOOK_MIN
 from tidelog.wire.errors import ErrorCode, KafkaError
 from tidelog.wire.keys import ApiKey
 from tidelog.wire.messages.alter_partition import (
@@ -139,6 +140,37 @@ def test_what_may_have_been_done_counts_until_the_metadata_say_what_is(broker: S
     assert not waits.done
     change(broker, isr=[1, 2])
     assert waits.done
+
+
+def test_an_error_that_is_not_known_here_is_one_and_it_is_asked_again(broker: SimBroker) -> None:
+    controller = Controller(broker)
+    replicate(broker, 1)
+    three = FollowingBroker(broker, 3)
+    three.fetch(three.part(0, 0))
+    controller.answers[-1].resolve(AlterPartitionResponse(error_code=30_000))
+    broker.pass_time(2 * AGAIN_S)
+    assert [isr for _, isr, _ in controller.last] == [[(1, 7), (3, 300)]]
+    assert len(controller.requests) == 2
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_who_gave_up_waiting_is_not_kept_while_the_high_watermark_stands_still(
+    broker: SimBroker, *, general: bool
+) -> None:
+    """As it does where a follower is gone, and the controllers too, who alone could take it out of the ISR."""
+    Controller(broker)
+    replicate(broker, 1, 2, 3)
+    partition = broker.partition("tide")
+    if general:
+        broker.take_the_general_way()
+    for _ in range(2 * LOOK_MIN):
+        asked = broker.send(ApiKey.PRODUCE, 9, produce_fields("tide", batch(), timeout_ms=100))
+        broker.pass_time(0.3)
+        assert asked.done
+    waiting = produce(broker)
+    assert partition.waiting_acks <= LOOK_MIN + 1
+    change(broker, isr=[1])
+    assert waiting.done, "who hasn't is there still"
 
 
 def test_an_answer_that_the_metadata_overtook_changes_nothing(broker: SimBroker) -> None:

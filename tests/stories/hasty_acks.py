@@ -9,7 +9,9 @@ from tidelog.wire.errors import ErrorCode
 
 
 def hurry() -> None:
-    def acknowledge(partition: Partition, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
+    def acknowledge(
+        partition: Partition, next_offset: int, complete: Callable[[ErrorCode], None], _: object = None
+    ) -> None:
         complete(ErrorCode.NONE)
 
     changed: Any = Partition

@@ -275,7 +275,7 @@ class _LateAck:
 
     def begin(self, slot: Any) -> None:
         self._slot = slot
-        self._partition.wait_for_ack(self._next, self._complete)
+        self._partition.wait_for_ack(self._next, self._complete, self)
 
     def abandon(self) -> None:
         self.done = True
@@ -563,7 +563,7 @@ class _Appends:
     def _wait(self) -> None:
         self.waiting = len(self._pending)
         for partition, next_offset, response in self._pending:
-            partition.wait_for_ack(next_offset, partial(self._acked, response))
+            partition.wait_for_ack(next_offset, partial(self._acked, response), self)
 
     def _acked(self, response: PartitionProduceResponse, code: ErrorCode) -> None:
         if self.done:

@@ -50,7 +50,7 @@ from tidelog.replica.replicas import BROKER_RESOURCE, Replicas
 from tidelog.rpc.peer import Peers
 from tidelog.server.dispatch import Dispatch
 from tidelog.server.server import Server
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.records.metadata import decode_record
 
@@ -560,5 +560,5 @@ class Broker:
 
 def _block(response: Any) -> ProducerIdBlock:
     if response.error_code:
-        raise KafkaError(ErrorCode(response.error_code), "the controller gives no producer ids")
+        raise KafkaError(error_code(response.error_code), "the controller gives no producer ids")
     return ProducerIdBlock(response.producer_id_start, response.producer_id_len)

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tidelog.env.promise import Promise
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_name
 from tidelog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Lifecycle:
                 self._registered.fail(error)
                 return
             else:
-                why = _name(code)
+                why = error_name(code)
             if not code:
                 self.epoch = promise.result().broker_epoch
                 self.state = State.CATCHING_UP
@@ -207,7 +207,7 @@ class Lifecycle:
             self._replaced()
             return
         if answer.error_code:
-            self._tell(f"the controller refuses a heartbeat of broker {self._node_id}: {_name(answer.error_code)}")
+            self._tell(f"the controller refuses a heartbeat of broker {self._node_id}: {error_name(answer.error_code)}")
             self._next(self._interval_s if self.state is State.RUNNING else SOON_S)
             return
         now = self._env.clock.monotonic()
@@ -292,7 +292,3 @@ class Lifecycle:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"

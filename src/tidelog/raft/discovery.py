@@ -17,8 +17,7 @@ from tidelog.env import Environment
 from tidelog.env.promise import Promise
 from tidelog.log.partition_folders import FolderError
 from tidelog.raft.peers import Peers
-from tidelog.raft.requests import error_name
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, error_name
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
 
 _logger = logging.getLogger("tidelog.broker")

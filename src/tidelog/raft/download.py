@@ -11,10 +11,10 @@ from tidelog.env import Environment
 from tidelog.env.disk import File
 from tidelog.env.promise import Promise
 from tidelog.raft.driver import RaftDriver
-from tidelog.raft.requests import Said, endpoint_of, error_code, only_partition, snapshot_request
+from tidelog.raft.requests import Said, endpoint_of, only_partition, snapshot_request
 from tidelog.raft.snapshot import PART, SUFFIX, SnapshotContents, SnapshotId, read_snapshot
 from tidelog.raft.transport import QuorumTransport
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 
 T = TypeVar("T")
 

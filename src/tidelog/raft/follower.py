@@ -20,11 +20,11 @@ from tidelog.raft.download import SnapshotDownload
 from tidelog.raft.driver import RaftDriver
 from tidelog.raft.events import CommitHeard, LeaderHeard, LogEnd
 from tidelog.raft.quorum import Role
-from tidelog.raft.requests import Said, error_name, fetch_request, only_partition
+from tidelog.raft.requests import Said, fetch_request, only_partition
 from tidelog.raft.snapshot import SnapshotId
 from tidelog.raft.transport import RETRY_BACKOFF_MAX_MS, QuorumTransport, said_in_fetch
 from tidelog.wire.batch import check, iterate
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_name
 
 _logger = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from tidelog.env.promise import Promise
 from tidelog.raft.control import KRAFT_VERSION_MAX
 from tidelog.raft.driver import RaftDriver
 from tidelog.raft.quorum import Role
-from tidelog.raft.requests import error_name
 from tidelog.raft.transport import QuorumTransport
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, error_name
 from tidelog.wire.messages import add_raft_voter, remove_raft_voter, update_raft_voter
 
 _logger = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from tidelog.raft.folder import METADATA_TOPIC_ID
 from tidelog.raft.quorum import Quorum
 from tidelog.raft.snapshot import SnapshotId
 from tidelog.raft.voters import Endpoint, ReplicaKey
-from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import begin_quorum_epoch as begin
 from tidelog.wire.messages import end_quorum_epoch as end
 from tidelog.wire.messages import fetch, fetch_snapshot, vote
@@ -130,16 +129,6 @@ def only_partition(topics: Sequence[Any], index: Callable[[Any], int]) -> Any | 
     if len(topics) != 1 or len(topics[0].partitions) != 1 or index(topics[0].partitions[0]) != 0:
         return None
     return topics[0].partitions[0]
-
-
-def error_code(code: int) -> ErrorCode:
-    """The same as one that is known here."""
-    return ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def error_name(code: int) -> str:
-    """An error in a message, which may be one that nobody here has heard of."""
-    return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
 
 def endpoint_of(leader_id: int, nodes: Sequence[Any]) -> Endpoint | None:

@@ -32,13 +32,12 @@ from tidelog.raft.requests import (
     believable,
     end_request,
     endpoint_of,
-    error_name,
     fetch_request,
     only_partition,
     vote_request,
 )
 from tidelog.raft.voters import Endpoint, ReplicaKey
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, error_name
 
 _logger = logging.getLogger(__name__)
 

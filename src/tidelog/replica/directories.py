@@ -21,7 +21,7 @@ from tidelog.env.promise import Promise
 from tidelog.env.slices import CHEAP_A_STEP, settled
 from tidelog.log.memory import MemoryLog
 from tidelog.metadata.directories import LOST_DIRECTORY
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import KafkaError, error_code
 from tidelog.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -200,7 +200,7 @@ class Directories:
         self._planned = False
         error = promise.error
         if error is None and promise.result().error_code:
-            error = KafkaError(ErrorCode(promise.result().error_code))
+            error = KafkaError(error_code(promise.result().error_code))
         if error is not None:
             log.warning("the controller doesn't take where replicas of this broker are; it is told again: %s", error)
         self._plan(self._again_s)

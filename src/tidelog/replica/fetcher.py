@@ -25,7 +25,7 @@ from tidelog.replica.following import (
     Reaction,
     reaction,
 )
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 from tidelog.wire.messages.fetch import FetchResponse, PartitionData
 from tidelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -432,9 +432,9 @@ class Fetcher:
                 self._find(followed)
             case Reaction.SOON:
                 delay_s = min(SOON_S, self._backoff_s)
-                self._rest(followed, _code(code), f"it answers {_code(code).name}", delay_s)
+                self._rest(followed, error_code(code), f"it answers {error_code(code).name}", delay_s)
             case Reaction.LATER:
-                self._rest(followed, _code(code), f"it answers {_code(code).name}", self._backoff_s)
+                self._rest(followed, error_code(code), f"it answers {error_code(code).name}", self._backoff_s)
 
     # -- what the leader doesn't have
 
@@ -454,12 +454,15 @@ class Fetcher:
         self._loop.spread(self._around.cuts.cut(cuts)).on_done(partial(self._cuts_ended, cuts))
 
     def _cuts_ended(self, cuts: list[_Cut], done: Promise[None]) -> None:
-        done.result()
+        if done.error is not None:
+            log.error("logs can't be cut to what broker %d has", self._leader_id, exc_info=done.error)
         for cut in cuts:
             followed = cut.followed
             if not self._is_cut(followed):
                 continue
-            if cut.has_changed:
+            if done.error is not None:
+                self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, done.error, self._backoff_s)
+            elif cut.has_changed:
                 self._go_on(followed)
             else:
                 self._rest(
@@ -474,7 +477,11 @@ class Fetcher:
     def _taken(self, session_id: int, promise: Promise[None]) -> None:
         if self._stopped:
             return
-        promise.result()
+        if promise.error is not None:
+            log.error("an answer of broker %d can't be taken", self._leader_id, exc_info=promise.error)
+            self._session.lost(known=True)
+            self._failed(promise.error)
+            return
         self._session.answered(session_id)
         self._failures = 0
         if self._away_told:
@@ -535,7 +542,7 @@ class Fetcher:
             try:
                 data = promise.result().topics[0].partitions[0]
                 if data.error_code:
-                    raise KafkaError(_code(data.error_code), f"its log's ends: {_code(data.error_code).name}")
+                    raise KafkaError(error_code(data.error_code), f"its log's ends: {error_code(data.error_code).name}")
                 if not partition.is_fetched(asked):
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it changed while its leader was asked")
                 ends[timestamp] = data.offset
@@ -568,7 +575,3 @@ class Fetcher:
         assert not self._late.keys() & self._unsynced.keys()
         unsynced = {key for key, followed in self._followed.items() if followed.state is State.UNSYNCED}
         assert unsynced == self._late.keys() | self._unsynced.keys()
-
-
-def _code(code: int) -> ErrorCode:
-    return ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR

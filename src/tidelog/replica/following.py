@@ -191,7 +191,7 @@ class Reaction(Enum):
     FIND = "the offset isn't in its log: it is asked where that begins and ends"
 
 
-_REACTIONS = {
+_REACTIONS: dict[int, Reaction] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: Reaction.FIND,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Reaction.SOON,
     ErrorCode.FENCED_LEADER_EPOCH: Reaction.SOON,
@@ -203,7 +203,7 @@ _REACTIONS = {
 
 
 def reaction(code: int) -> Reaction:
-    return _REACTIONS.get(ErrorCode(code), Reaction.LATER) if code in set(ErrorCode) else Reaction.LATER
+    return _REACTIONS.get(code, Reaction.LATER)
 
 
 SESSION_UNKNOWN = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND,)

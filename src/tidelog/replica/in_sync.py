@@ -12,7 +12,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class InSync:
         self._asking = False
         error = promise.error
         if error is None and promise.result().error_code:
-            error = KafkaError(ErrorCode(promise.result().error_code))
+            error = KafkaError(error_code(promise.result().error_code))
         if error is not None and not self._refused:
             log.warning("the controller doesn't say what the in-sync replicas are: %s; it is asked again", error)
         self._refused = error is not None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.replica.leading import InSyncReplicas
     from tidelog.replica.partition import Partition
     from tidelog.replica.resends import Resends
+    from tidelog.replica.waiters import Waiting
 
 
 class Commit(Protocol):
@@ -201,8 +202,11 @@ class Replica:
 
     # -- what is committed
 
-    def wait_for_ack(self, next_offset: int, complete: Callable[[ErrorCode], None]) -> None:
-        """Call `complete` once everything below `next_offset` is committed, or can't be any more."""
+    def wait_for_ack(
+        self, next_offset: int, complete: Callable[[ErrorCode], None], waiter: Waiting | None = None
+    ) -> None:
+        """Call `complete` once everything below `next_offset` is committed, or can't be any more; not necessarily, if
+        `waiter` is done by then."""
         if self.deleted:
             complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif self.log.offline is not None:
@@ -212,7 +216,7 @@ class Replica:
         else:
             if self._acks is None:
                 self._acks = AckQueue()
-            self._acks.add(next_offset, complete)
+            self._acks.add(next_offset, complete, waiter)
 
     def advance(self) -> None:
         """Raise the high watermark to what all of the ISR have. Below min.insync.replicas it stands still."""
@@ -284,6 +288,11 @@ class Replica:
     def waiting_fetches(self) -> int:
         """How many fetches wait for more to read here: Kafka's purgatory size, for one partition."""
         return len(self._fetches or ())
+
+    @property
+    def waiting_acks(self) -> int:
+        """How many wait for the high watermark, or did so and gave up."""
+        return len(self._acks or ())
 
     def wake_fetches(self) -> None:
         for waiter in list(self._fetches or ()):

@@ -188,6 +188,22 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_code(code: int) -> ErrorCode:
+    """What another node answered; what nobody here has heard of is as good as an error that says nothing."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_name(code: int) -> str:
+    """The same in a message."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 def shortened(message: str) -> str:
     """The message, without its middle where it is long."""
     if len(message) <= MESSAGE_CHARACTERS_MAX:

@@ -61,7 +61,7 @@ class Written:
                 self._timed = True
                 self._services.deadlines.add(self._timeout_ms, self)
             waiting = self._waiting = Promise[None]()
-            partition.wait_for_ack(end, partial(_tell, waiting))
+            partition.wait_for_ack(end, partial(_tell, waiting), self)
             yield from settled(waiting)
             look()
 

@@ -176,13 +176,5 @@ def reached_at(broker: BrokerImage | None, listener: str) -> EndpointImage | Non
     return next((endpoint for endpoint in broker.endpoints if endpoint.name == listener), None)
 
 
-def code_of(code: int) -> ErrorCode:
-    """Another broker's error; one that isn't known here is as good as none that says anything."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def _began_anew(before: BrokerImage | None, after: BrokerImage | None) -> bool:
     return before is not None and after is not None and before.incarnation_id != after.incarnation_id

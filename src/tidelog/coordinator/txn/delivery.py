@@ -10,10 +10,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.coordinator.bounds import MARKERS_TOGETHER
-from tidelog.coordinator.txn.broker_queues import code_of
 from tidelog.env.promise import Promise
 from tidelog.metadata.image import NO_LEADER
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 from tidelog.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -110,7 +109,7 @@ class MarkerDialogue:
             if code in _AS_WRITTEN:
                 written.resolve(None)
             else:
-                written.fail(KafkaError(code_of(code), "its leader says so"))
+                written.fail(KafkaError(error_code(code), "its leader says so"))
 
     def failed(self, asked: list[Addressed], error: Exception) -> None:
         refused: Any = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error))

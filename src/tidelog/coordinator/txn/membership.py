@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tidelog.coordinator.bounds import CHECKED_TOGETHER
 from tidelog.coordinator.placement import TRANSACTION_STATE, partition_of
-from tidelog.coordinator.txn.broker_queues import code_of
 from tidelog.coordinator.txn.state import EPOCH_BUMPS_FROM
 from tidelog.env.promise import Promise
 from tidelog.metadata.image import NO_LEADER
 from tidelog.rpc.errors import Lost
-from tidelog.wire.errors import ErrorCode, KafkaError
+from tidelog.wire.errors import ErrorCode, KafkaError, error_code
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -187,7 +186,7 @@ class MembershipDialogue:
 
     def answered(self, asked: list[Check], response: AddPartitionsToTxnResponse) -> None:
         if response.error_code:
-            code = code_of(response.error_code)
+            code = error_code(response.error_code)
             # The client may have every right: what failed is between brokers.
             refused = ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code
             for check in asked:
@@ -197,7 +196,7 @@ class MembershipDialogue:
         for check in asked:
             result = told.get(check.transactional_id)
             codes = {
-                (topic.name, place.partition_index): code_of(place.partition_error_code)
+                (topic.name, place.partition_index): error_code(place.partition_error_code)
                 for topic in (() if result is None else result.topic_results)
                 for place in topic.results_by_partition
             }
@@ -227,8 +226,3 @@ def _transaction(check: Check) -> AddPartitionsToTxnTransaction:
         verify_only=check.verify_only,
         topics=[AddPartitionsToTxnTopic(name=name, partitions=topics[name]) for name in topics],
     )
-
-
-def any_refused(codes: Codes) -> ErrorCode:
-    """The first error of some that are told alike, or NONE."""
-    return next((code for code in codes.values() if code), ErrorCode.NONE)
