@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -31,6 +32,14 @@ def racks_of(replicas: tuple[int, ...], brokers: Mapping[int, BrokerImage]) -> C
 def successors(placed: list[tuple[int, ...]], gone: int) -> Counter[int]:
     """Who leads next what `gone` leads: the next replica that is there."""
     return Counter(replicas[1] for replicas in placed if replicas[0] == gone)
+
+
+def test_a_fenced_broker_holds_no_replica_while_there_are_enough_others() -> None:
+    """A broker that died, and that nobody unregistered: new partitions began with one replica less."""
+    brokers = brokers_in(*[None] * 4)
+    brokers[2] = replace(brokers[2], fenced=True)
+    assert all(2 not in replicas for replicas in Placement(brokers).place(0, 100, 3, 0))
+    assert all(2 in replicas[1:] for replicas in Placement(brokers).place(0, 100, 4, 0))
 
 
 def test_the_leaders_of_a_dead_broker_go_to_all_others() -> None:

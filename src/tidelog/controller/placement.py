@@ -45,7 +45,7 @@ class Placement:
     def place(self, first: int, count: int, replication_factor: int, start: int) -> list[tuple[int, ...]]:
         """Replicas for partitions [first, first + count), leader first. `start` says where on the ring number 0 begins.
 
-        Fenced brokers may hold replicas but don't lead. INVALID_REPLICATION_FACTOR where there are too few brokers.
+        Fenced brokers don't lead, and hold replicas where there are too few others on as many hosts and racks. INVALID_REPLICATION_FACTOR where there are too few brokers.
         """
         ring = self._ring
         if replication_factor <= 0:
@@ -71,7 +71,7 @@ class Placement:
 
     def _choose(self, order: Sequence[int], count: int, lap: int) -> tuple[int, ...]:
         """The leader is the first of `order` that may lead. Who follows is on the host, and of these in the rack, that
-        has fewest of them yet."""
+        has fewest of them yet; one that is fenced comes after those that aren't."""
         leader = next(broker for broker in order if broker in self._active)
         replicas, racks, hosts = [leader], Counter([self._racks[leader]]), Counter([self._hosts[leader]])
         others = [broker for broker in order if broker != leader]
@@ -79,9 +79,10 @@ class Placement:
         while len(replicas) < count:
             second = len(replicas) == 1
 
-            def burden(broker: int, second: bool = second) -> tuple[int, int, int, int]:
+            def burden(broker: int, second: bool = second) -> tuple[int, int, bool, int, int]:
                 behind = self._behind[leader, broker] if second else 0
-                return hosts[self._hosts[broker]], racks[self._racks[broker]], behind, self._held[broker]
+                fenced = broker not in self._active
+                return hosts[self._hosts[broker]], racks[self._racks[broker]], fenced, behind, self._held[broker]
 
             chosen = min(left, key=burden)
             left.remove(chosen)
