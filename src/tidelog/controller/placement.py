@@ -45,7 +45,8 @@ class Placement:
     def place(self, first: int, count: int, replication_factor: int, start: int) -> list[tuple[int, ...]]:
         """Replicas for partitions [first, first + count), leader first. `start` says where on the ring number 0 begins.
 
-        Fenced brokers don't lead, and hold replicas where there are too few others on as many hosts and racks. INVALID_REPLICATION_FACTOR where there are too few brokers.
+        Fenced brokers don't lead, and hold replicas where there are too few others on as many hosts and racks.
+        INVALID_REPLICATION_FACTOR where there are too few brokers.
         """
         ring = self._ring
         if replication_factor <= 0:
