@@ -37,6 +37,13 @@ def test_who_accepts_and_does_not_answer_is_told_apart_from_nobody(mute: str, no
     assert "no broker answers" in nobody_answers(nobody).message
 
 
+def test_a_broker_that_answers_is_not_blamed_for_one_that_does_not(bootstrap: str) -> None:
+    """Such as while no controller is there: librdkafka times out, and says no more than that."""
+    told = from_kafka(KafkaError(KafkaError._TIMED_OUT), bootstrap, "create topic t")
+    assert f"the broker at {bootstrap} answers, but somebody else" in told.message
+    assert told.hint == "`tidelog status` says who isn't there"
+
+
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT])
 def test_an_error_of_the_way_there_says_who_did_not_answer(nobody: str, code: int) -> None:
     assert from_kafka(KafkaError(code), nobody, "list").message == f"no broker answers at {nobody}"

@@ -6,7 +6,13 @@ from difflib import get_close_matches
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tidelog.rpc.cluster import Cluster
+from tidelog.rpc.errors import Lost, Unsupported
+from tidelog.rpc.options import Options
+from tidelog.wire.errors import KafkaError as WireKafkaError
+
 PROBE_TIMEOUT_S = 1.0
+ANSWER_TIMEOUT_S = 3.0
 NO_BROKER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
 NOT_FOR_CLIENTS = (
@@ -25,9 +31,16 @@ class ClientError(Exception):
 
 
 def nobody_answers(bootstrap: str) -> ClientError:
-    """For a question without an answer: whether nobody listens there, or somebody does and says nothing."""
+    """For a question without an answer: whether nobody listens there, somebody does and says nothing, or that one would
+    answer, and waits for others."""
     if not accepts(bootstrap, PROBE_TIMEOUT_S):
         return no_broker(bootstrap)
+    if _answers(bootstrap):
+        return ClientError(
+            f"the broker at {bootstrap} answers, but somebody else who is needed for this does not: another broker, or "
+            "the active controller",
+            "`tidelog status` says who isn't there",
+        )
     return ClientError(
         f"the broker at {bootstrap} accepts connections, but does not answer",
         "it may be stopped, overloaded, or no broker at all: look at its process, and at its log",
@@ -44,6 +57,18 @@ def accepts(bootstrap: str, timeout_s: float) -> bool:
             continue
         return True
     return False
+
+
+def _answers(bootstrap: str) -> bool:
+    """Whether one of these says who is in the cluster, which each knows without asking others."""
+    options = Options(
+        connect_timeout_s=PROBE_TIMEOUT_S, request_timeout_s=ANSWER_TIMEOUT_S, patience_s=ANSWER_TIMEOUT_S
+    )
+    try:
+        with Cluster(bootstrap, options) as cluster:
+            return bool(cluster.broker_addresses())
+    except (Lost, WireKafkaError, Unsupported, ValueError, OSError):
+        return False
 
 
 def no_broker(bootstrap: str) -> ClientError:
