@@ -79,6 +79,7 @@ class QuorumTransport:
         self._tries = 0
         self._asked: set[int] = set()
         self._leader: tuple[int, Endpoint] | None = None
+        self._told_of_other = False
 
     # ---- where the others are ----
 
@@ -267,12 +268,28 @@ class QuorumTransport:
             if promise.error is not None or driver.stopped:
                 return
             said = said_in_fetch(promise.result())
+            if said is not None and said.leader_id == driver.local.key.id:
+                self._tell_of_other()
             if said is not None and self.hear(said):
                 if driver.leader_id != NO_LEADER:
                     self._finding = False
                 self.on_follow()
 
         self._peers.at(node_id, endpoint.host, endpoint.port).ask(request, self.request_timeout_ms).on_done(done)
+
+    def _tell_of_other(self) -> None:
+        """Once: the others follow a leader of this node's id, and it isn't this one, which would ask nobody."""
+        local = self.driver.local.key
+        known = self.driver.voters.get(local.id)
+        if self._told_of_other or (known is not None and known.key == local):
+            return
+        self._told_of_other = True
+        _logger.warning(
+            "node %d leads the metadata log, the other controllers say, and it is not this process, which has that "
+            "node.id, too, on another disk: where both are meant to run, each needs a node.id of its own; where the "
+            "other one was killed, another leader is elected within seconds",
+            local.id,
+        )
 
     def _places(self) -> list[tuple[int, Endpoint]]:
         """Whom to ask. The bootstrap servers have no ids: they get negative ones, as Kafka gives them."""

@@ -76,7 +76,7 @@ class Peer:
         self._env = env
         self._loop = env.loop
         self._node_id = node_id
-        self._name = f"node {node_id} at {address} ({purpose})"
+        self._name = f"{address} ({purpose})" if node_id < 0 else f"node {node_id} at {address} ({purpose})"
         self._client_id = client_id
         self._watch = watch
         self._setup_s = setup_s
