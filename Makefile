@@ -52,9 +52,10 @@ format: $(READY)  ## let ruff format and mend what it can
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
-sim: $(READY)  ## on virtual time, with failing disks: 100 seeds of a broker, 200 of a cluster
+sim: $(READY)  ## on virtual time, with failing disks: 100 seeds of a broker, 200 of a quorum, 40 of replicated topics
 	@$(PY) -m tidelog.sim --seeds 100 --jobs 2
 	@$(PY) -m tidelog.sim --scenario quorum --seeds 200 --jobs 2
+	@$(PY) -m tidelog.sim --scenario cluster --seeds 40 --jobs 2
 
 MINUTES := 10
 chaos: $(READY)  ## three nodes that are killed, frozen, cut off and left without room; MINUTES=10, SEED= to choose one
