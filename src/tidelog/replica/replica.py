@@ -177,21 +177,28 @@ class Replica:
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raises unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
-        self.check_replica(current_epoch)
+        self._check_epoch(current_epoch)
         if self.leader != self._node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_log()
 
     def check_replica(self, current_epoch: int = -1) -> None:
         """Raises unless this broker has a replica of it, and knows of the leader what the client does (-1: no matter).
 
         A follower may be read by consumers, up to the high watermark that it knows (KIP-392).
         """
+        self._check_epoch(current_epoch)
+        if self.leader != self._node_id and (self.leader < 0 or self._node_id not in self.image.replicas):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_log()
+
+    def _check_epoch(self, current_epoch: int) -> None:
         if -1 != current_epoch != self.leader_epoch:
             if current_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader != self._node_id and (self.leader < 0 or self._node_id not in self.image.replicas):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _check_log(self) -> None:
         if self.log.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
 
