@@ -81,8 +81,11 @@ def test_transactions_of_several_producers_over_all_brokers(nodes: Nodes) -> Non
     """Each has another coordinator; every other transaction is aborted."""
     bootstrap = nodes.bootstrap
     Admin(bootstrap).create_topic("tide", 6)
-    leaders = {partition.leader_id for partition in metadata_of(bootstrap.split(",")[0], ["tide"]).topics[0].partitions}
-    assert leaders == {1, 2, 3}
+
+    def leaders() -> set[int]:
+        return {one.leader_id for one in metadata_of(bootstrap.split(",")[0], ["tide"]).topics[0].partitions}
+
+    wait_for(lambda: leaders() == {1, 2, 3}, "each broker to lead some of it")
     producers = {
         name: Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0})
         for name in (f"bank-{number}" for number in range(4))

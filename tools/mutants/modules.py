@@ -229,12 +229,6 @@ KNOWN: tuple[Known, ...] = (
         kind="constant",
     ),
     Known("coordinator/txn/ending.py", "AT_ONCE = ", "how many at once is a matter of speed"),
-    Known(
-        "coordinator/txn/ending.py",
-        "if promise.error is not None:",
-        "only what is logged depends on it",
-        behind="return  # the next leader finds the Prepare record",
-    ),
     Known("server/connection.py", "if not 0 <= size <= size_max:", "check_size decides", kind="constant"),
     Known("server/connection.py", "if not 0 <= size <= size_max:", "check_size decides", kind="comparison"),
     Known("server/connection.py", "if size > 1 and buffer", "a frame of so few bytes is no request", becomes="2"),
@@ -373,18 +367,6 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("log/log.py", "if offset > self.log_start:", "it stays where it is, which is saved", becomes=">="),
     Known("log/log.py", "if start > self.log_start:", "it stays where it is", becomes=">="),
-    Known(
-        "log/log.py",
-        "self._store.known_recovery_point(self) > rest_end:",
-        "where they are equal it is written once more, as it is",
-        becomes=">=",
-    ),
-    Known(
-        "log/log.py",
-        "elif self._store.known_start(self) > offset:",
-        "where they are equal it is written once more, as it is",
-        becomes=">=",
-    ),
     Known(
         "log/log.py",
         "self._store.starts.moved(self)",

@@ -76,6 +76,11 @@ def two_phase_commit(found: Found) -> bool:
     return told or (found.key == ApiKey.INIT_PRODUCER_ID and " v6" in found.label)
 
 
+def comes_again(found: Found) -> bool:
+    """Behind a batch that was refused lately: NOT_ENOUGH_REPLICAS, and not yet OUT_OF_ORDER_SEQUENCE_NUMBER."""
+    return found.key == ApiKey.PRODUCE and (found.ours, found.theirs) == (19, 45)
+
+
 ALLOWED: tuple[Difference, ...] = (
     Difference("Errors come with words", words),
     Difference("InitProducerId is served in v6", two_phase_commit),
@@ -90,6 +95,7 @@ ALLOWED: tuple[Difference, ...] = (
     Difference("A topic that Metadata makes is in its answer", at(r"METADATA v\d+ to be made$")),
     Difference("A time is looked for in every segment", found_further_on),
     Difference("Strings are UTF-8", at("bytes that aren't UTF-8")),
+    Difference("What comes behind a batch that couldn't be written waits until that one was sent again", comes_again),
 )
 
 QUORUM: tuple[Difference, ...] = (
