@@ -6,7 +6,7 @@ right: after the faults, in some runs also while everybody leads in turn, and af
 
 from collections.abc import Callable
 
-from tidelog.sim.cluster.account import Account
+from tidelog.sim.cluster.account import HEALED_S_MAX, Account
 from tidelog.sim.cluster.admins import Admin
 from tidelog.sim.cluster.aims import Aim, aim_of
 from tidelog.sim.cluster.faults import ClusterFaults
@@ -72,8 +72,9 @@ class QuorumRun:
         self.wait_until_all_serve()
         self.clients_come()
         world.run_until(lambda: False, world.timeline.now + BEFORE_S)
-        faults = self.make_faults(world.timeline.now + self.random.between(*CHAOS_S))
-        world.run_until(lambda: faults.over, world.timeline.now + CHAOS_S[1])
+        until = world.timeline.now + self.random.between(*CHAOS_S)
+        faults = self.make_faults(until)
+        world.run_until(lambda: faults.over, until + HEALED_S_MAX)
         self._peace()
         self.account(self.random.fork("account"))
         self._stop_the_replaced()
