@@ -8,6 +8,7 @@ import pytest
 from tests.apis.sim_broker import SimBroker, batch, produce_fields
 from tests.apis.txn import read_all
 from tests.batches import Producer
+from tidelog.replica.replicas import UNKNOWN_MAX
 from tidelog.sim.world.disk import SimFile
 from tidelog.wire.batch import SEQUENCE_MAX
 from tidelog.wire.errors import ErrorCode
@@ -160,3 +161,13 @@ def test_what_is_behind_batches_for_a_topic_that_was_not_known_yet_waits_for_the
     assert [send(2), send(1)] == [IN_TURN] * 2
     assert [send(0), send(1), send(2)] == [0, 0, 0]
     assert read_all(broker, "tide") == [b"0", b"1", b"2"]
+
+
+def test_partitions_that_nobody_has_are_not_remembered_without_bound() -> None:
+    broker = SimBroker()
+    replicas = broker.services.replicas
+    for number in range(UNKNOWN_MAX + 5):
+        for place in ((f"made up {number}", 0), ("tide", -number)):
+            data = memoryview(batch(b"x", producer=Producer(number, 0, 0)))
+            replicas.expect_again(place, data, broker.broker.env.clock.now_ms())
+    assert replicas.unknown_expected_again == UNKNOWN_MAX

@@ -32,8 +32,9 @@ OPEN_PAUSE_S = 0.01
 OPEN_AGAIN_S = 5.0
 """After this those are tried again that couldn't be opened, for want of descriptors."""
 LOOKS_A_STEP = 256
-RESENDS_MAX = 1000
-"""Partitions that aren't open here of which it is remembered which batches will come again; the newest ones."""
+UNKNOWN_MAX = 1000
+UNKNOWN_PRODUCERS_MAX = 100
+"""Partitions that no topic has yet, and producers of each, of which it is remembered which batches will come again."""
 TOPIC_RESOURCE = 2  # Kafka's id of the resource type in config records
 BROKER_RESOURCE = 4
 
@@ -65,7 +66,8 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._opening: dict[TopicPartition, Promise[None]] = {}
         self._asker: object = None  # who asks for the logs that are to be opened now
-        self._resends: dict[AnyTopicPartition, Resends] = {}  # of partitions that aren't known yet, or not open
+        self._resends: dict[TopicPartition, Resends] = {}  # of partitions whose logs aren't open yet
+        self._unknown: dict[AnyTopicPartition, Resends] = {}  # of partitions that aren't known here yet
         self._configs: dict[str, TopicConfig] = {}
         self._awake: list[Partition] = []
         self._removes = False  # a start hears of old changes again: what was removed then may be a replica again
@@ -185,18 +187,28 @@ class Replicas:
         """A producer's batch came before the partition was known here, or its log open, and will be sent again: as
         `Partition.expect_again`."""
         topic, index = place
-        known = self._metadata.image.topics_by_id.get(topic) if isinstance(topic, bytes) else None
-        key: AnyTopicPartition = (topic if known is None else known.name, index)
-        resends = self._resends.pop(key, None) or Resends()
+        image = self._metadata.image
+        known = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            resends = self._resends.setdefault((known.name, index), Resends())
+        else:  # whoever asks may have made it up
+            resends = self._unknown.pop(place, None) or Resends()
+            if len(resends) >= UNKNOWN_PRODUCERS_MAX:
+                resends = Resends()
+            if len(self._unknown) >= UNKNOWN_MAX:
+                del self._unknown[next(iter(self._unknown))]
+            self._unknown[place] = resends
         resends.refuse_sound(records, 0, len(records), now_ms)
-        if resends:
-            if len(self._resends) >= RESENDS_MAX:
-                del self._resends[next(iter(self._resends))]
-            self._resends[key] = resends
+
+    @property
+    def unknown_expected_again(self) -> int:
+        """Of how many partitions that no topic has yet it is remembered that batches come again."""
+        return len(self._unknown)
 
     def _take_resends(self, topic: TopicImage, index: int) -> Resends | None:
-        by_id = self._resends.pop((topic.id, index), None)
-        return self._resends.pop((topic.name, index), by_id)
+        by_id = self._unknown.pop((topic.id, index), None)
+        by_name = self._unknown.pop((topic.name, index), None)
+        return self._resends.pop((topic.name, index), None) or by_name or by_id or None
 
     def _open_log(self, topic: TopicImage, index: int, config: TopicConfig) -> Promise[None]:
         opened = self._opening.get((topic.name, index))
